@@ -1,0 +1,1 @@
+"""GPU types and models: service times, memory, load time, each with its source, date and error."""

@@ -1,0 +1,1 @@
+"""The fleet file: what stands where, who may use it and what was promised."""

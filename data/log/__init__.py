@@ -1,0 +1,1 @@
+"""The decision and outcome log: Parquet, rotated, atomic, partitioned by time."""

@@ -1,0 +1,1 @@
+"""The planning step, the simulator, the reports and the command line."""

@@ -1,0 +1,67 @@
+"""Entry point of ``tokenfleet``: one command group, commands loaded only when they are called."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import click
+
+from data.errors import TokenFleetError
+from data.version import __version__
+
+COMMANDS = {
+    "check": "planner.cli.check:check",
+    "compare": "planner.cli.compare:compare",
+    "demo": "planner.cli.demo:demo",
+    "models": "planner.cli.models:models",
+    "plan": "planner.cli.plan:plan",
+    "schema": "planner.cli.check:schema",
+    "simulate": "planner.cli.simulate:simulate",
+    "trace": "planner.cli.trace:trace",
+    "train": "planner.cli.train:train",
+}
+"""Command name to ``module:attribute``; a module is imported when its command runs or shows its help."""
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported on first use, so that start-up stays fast and solvers stay out."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """All command names, sorted."""
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """The command of that name, imported now."""
+        target = COMMANDS.get(cmd_name)
+        if target is None:
+            return None
+        module, attribute = target.split(":")
+        command = getattr(importlib.import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="tokenfleet")
+def cli() -> None:
+    """Match LLM requests to GPU capacity: route, admit, place, and measure Goodput."""
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Run the command line; exit code 0 done, 1 failed, 2 bad usage or input, 3 infeasible."""
+    try:
+        cli.main(args=argv, prog_name="tokenfleet", standalone_mode=False)
+    except click.exceptions.Abort:
+        click.echo("interrupted", err=True)
+        sys.exit(130)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except TokenFleetError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(error.exit_code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""A discrete-event model of the whole fleet that runs the router's real policies."""

@@ -1,0 +1,80 @@
+"""Settings of a simulated run: what the router cannot see at once, what breaks, what clients do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from data.errors import SettingError
+
+
+@dataclass(frozen=True, slots=True)
+class FailureEvent:
+    """Something that goes wrong with one endpoint at a moment.
+
+    Attributes:
+        at_s: When, seconds from the start of the run.
+        endpoint: Row number of the endpoint.
+        kind: ``crash`` (in-flight work fails, cache lost, restarts after ``duration_s``), ``slow`` (steps take
+            ``factor`` times as long for ``duration_s``), ``hang`` (accepts work, makes no progress).
+    """
+
+    at_s: float
+    endpoint: int
+    kind: Literal["crash", "slow", "hang"]
+    duration_s: float
+    factor: float = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class SimSettings:
+    """Settings of one run; every random draw comes from ``seed``.
+
+    Attributes:
+        scrape_period_s: Engines' load reports are sampled this often (> 0).
+        scrape_delay_s: A report becomes visible this long after its sample (>= 0).
+        kv_event_lag_s: A stored or removed block becomes visible in the prefix index this long after (>= 0).
+        step_noise: Standard deviation of the relative step-time noise (0 to 0.5).
+        client_timeout_s: A client cancels when it has waited this long; ``None`` = the class's own, if any.
+        cancel_share: Share of requests whose client cancels at a random moment (0 to 1).
+        retries: Attempts after a failure or refusal (>= 0); a cancel is never retried.
+        retry_backoff_s: Wait before attempt k is ``retry_backoff_s * 2**(k-1)``.
+        failures: What breaks, and when.
+        time_limit_s: The run ends here; what is still running is counted as running. ``None`` = drain.
+        timeline_s: Initial width of one point of the timeline; it doubles when a run outgrows 512 points.
+    """
+
+    seed: int = 0
+    scrape_period_s: float = 0.25
+    scrape_delay_s: float = 0.05
+    kv_event_lag_s: float = 0.01
+    step_noise: float = 0.02
+    client_timeout_s: float | None = None
+    cancel_share: float = 0.0
+    retries: int = 0
+    retry_backoff_s: float = 0.5
+    failures: tuple[FailureEvent, ...] = ()
+    time_limit_s: float | None = None
+    timeline_s: float = 5.0
+
+    def __post_init__(self) -> None:
+        checks = (
+            ("scrape_period_s", self.scrape_period_s > 0, "a number above 0"),
+            ("scrape_delay_s", self.scrape_delay_s >= 0, "0 or more"),
+            ("kv_event_lag_s", self.kv_event_lag_s >= 0, "0 or more"),
+            ("step_noise", 0 <= self.step_noise <= 0.5, "0 to 0.5"),
+            (
+                "client_timeout_s",
+                self.client_timeout_s is None or self.client_timeout_s > 0,
+                "above 0, or none",
+            ),
+            ("cancel_share", 0 <= self.cancel_share <= 1, "0 to 1"),
+            ("retries", self.retries >= 0, "0 or more"),
+            ("retry_backoff_s", self.retry_backoff_s >= 0, "0 or more"),
+            ("timeline_s", self.timeline_s > 0, "above 0"),
+        )
+        for name, ok, expected in checks:
+            if not ok:
+                raise SettingError(
+                    "setting out of range", field=name, value=getattr(self, name), expected=expected
+                )

@@ -1,0 +1,1 @@
+"""The decision path: endpoint state, prefix index, filters and policies."""

@@ -1,0 +1,81 @@
+"""The endpoint table: all a router knows about engine instances, one row each, columns as numpy arrays.
+
+Three kinds of column: *identity* (fixed), *report* (what the engine last said, with its time) and *local*
+(what this router itself has in flight: charged at decision time, released exactly once). A report never erases
+local counts; ``sent_*_since_report`` is what was sent after the report's own sample time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from data.catalog.types import ServiceTimes
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointSpec:
+    """Identity of one engine instance."""
+
+    endpoint_id: str
+    site: str
+    model: str
+    config: str
+    gpu_type: str
+    gpus: int
+    times: ServiceTimes
+    kv_capacity_tokens: int
+    batch_token_budget: int
+    max_seqs: int
+    context_limit_tokens: int
+    prefix_block_tokens: int = 16
+
+
+class EndpointTable:
+    """Columns over endpoints; row ``i`` is ``specs[i]``. Mutated in place by whoever owns it, read by policies."""
+
+    def __init__(self, specs: Sequence[EndpointSpec]) -> None:
+        n = len(specs)
+        self.specs = tuple(specs)
+        # identity
+        self.sites = np.array([s.site for s in specs], dtype=object)
+        self.models = np.array([s.model for s in specs], dtype=object)
+        self.gpu_types = np.array([s.gpu_type for s in specs], dtype=object)
+        self.gpus = np.array([s.gpus for s in specs], dtype=np.float64)
+        self.p0 = np.array([s.times.p0 for s in specs])
+        self.p1 = np.array([s.times.p1 for s in specs])
+        self.p2 = np.array([s.times.p2 for s in specs])
+        self.d0 = np.array([s.times.d0 for s in specs])
+        self.d1 = np.array([s.times.d1 for s in specs])
+        self.d2 = np.array([s.times.d2 for s in specs])
+        self.host_overhead = np.array([s.times.host_overhead for s in specs])
+        self.kv_capacity_tokens = np.array([s.kv_capacity_tokens for s in specs], dtype=np.float64)
+        self.batch_token_budget = np.array([s.batch_token_budget for s in specs], dtype=np.float64)
+        self.max_seqs = np.array([s.max_seqs for s in specs], dtype=np.float64)
+        self.context_limit_tokens = np.array([s.context_limit_tokens for s in specs], dtype=np.float64)
+        # life cycle
+        self.ready = np.ones(n, dtype=bool)
+        self.draining = np.zeros(n, dtype=bool)
+        self.healthy = np.ones(n, dtype=bool)
+        self.incarnation = np.zeros(n, dtype=np.int64)
+        # last report; NaN = never reported
+        self.reported_at_s = np.full(n, np.nan)
+        self.running = np.full(n, np.nan)
+        self.waiting = np.full(n, np.nan)
+        self.kv_use = np.full(n, np.nan)
+        # local accounting
+        self.inflight = np.zeros(n)
+        self.inflight_uncached_tokens = np.zeros(n)
+        """Uncached prompt tokens sent here whose first token has not come yet."""
+        self.inflight_tokens = np.zeros(n)
+        """Prompt plus expected output tokens of everything in flight here."""
+        self.decoding = np.zeros(n)
+        """Requests in flight here that have had their first token."""
+        self.sent_since_report = np.zeros(n)
+        self.sent_uncached_since_report = np.zeros(n)
+        self.completed = np.zeros(n)
+
+    def __len__(self) -> int:
+        return len(self.specs)

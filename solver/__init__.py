@@ -1,0 +1,1 @@
+"""Optimisation: placement (FleetMind), capacity split (SLOMax), bounds and an independent checker."""
