@@ -36,7 +36,7 @@ class PlannedReplicas:
 
 @dataclass(frozen=True, slots=True)
 class TrafficShare:
-    """Share (0 to 1) of one commodity that goes to one site; the shares of a commodity add up to its served part."""
+    """Share (0 to 1) of one commodity sent to one site; a commodity's shares add up to its served part."""
 
     model: str
     workload_class: str

@@ -1,0 +1,23 @@
+"""Fixtures that every test may use."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """Folder of public traces and measurements that are not part of the project."""
+    if "TOKENFLEET_SHARED_DATA" in os.environ:
+        return Path(os.environ["TOKENFLEET_SHARED_DATA"])
+    beside = Path(__file__).resolve().parents[2] / "shared" / "data"
+    if os.environ.get("CI") != "true":
+        pytest.skip(
+            "set TOKENFLEET_SHARED_DATA to the folder of the public traces"
+        )
+    if not beside.is_dir():
+        pytest.fail(f"CI=true but the public traces are not at {beside}")
+    return beside
