@@ -1,1 +1,1 @@
-"""The shared vocabulary: types, units, the fleet file, traces, the catalog, the log. Imports nothing else of ours."""
+"""The shared vocabulary: types, the fleet file, traces, the catalog, the log. Imports nothing else of ours."""

@@ -15,9 +15,7 @@ def shared_data() -> Path:
         return Path(os.environ["TOKENFLEET_SHARED_DATA"])
     beside = Path(__file__).resolve().parents[2] / "shared" / "data"
     if os.environ.get("CI") != "true":
-        pytest.skip(
-            "set TOKENFLEET_SHARED_DATA to the folder of the public traces"
-        )
+        pytest.skip("set TOKENFLEET_SHARED_DATA to the folder of the public traces")
     if not beside.is_dir():
         pytest.fail(f"CI=true but the public traces are not at {beside}")
     return beside
