@@ -67,5 +67,6 @@ OUTCOMES = pa.schema(
     ],
     metadata={"tokenfleet_table": "outcomes", "tokenfleet_schema": str(SCHEMA_VERSION)},
 )
-"""``ttft_s`` and ``e2e_s`` here count from *this attempt's* decision, without the network round trip: it is what a
-latency model must predict. A cancel before the first token leaves ``ttft_s`` null; ``e2e_s`` is its lower bound."""
+"""``ttft_s`` and ``e2e_s`` here count from *this attempt's* decision, without the network round trip: it is
+what a latency model must predict. After a cancel before the first token ``ttft_s`` is null and ``e2e_s`` is its
+lower bound."""

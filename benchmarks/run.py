@@ -1,0 +1,79 @@
+"""Run every benchmark and write ``benchmarks/results/latest.json``.
+
+A benchmark is a module with ``rows(quick: bool) -> list[dict]``. A row has ``id, area, value, unit, reference,
+ratio, target, met``; this script adds when and where it was measured. Targets that are missed stand there as
+``met: false``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import platform
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+MODULES = (
+    "benchmarks.bench_traces",
+    "benchmarks.bench_sim",
+    "benchmarks.bench_decision",
+    "benchmarks.bench_placement",
+    "benchmarks.bench_policies",
+)
+RESULTS = Path(__file__).parent / "results" / "latest.json"
+
+
+def machine() -> str:
+    """Processor, cores and Python version, as a short text."""
+    model = next(
+        (
+            line.split(":", 1)[1].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if line.startswith("model name")
+        ),
+        platform.processor(),
+    )
+    return f"{model}, {os.cpu_count()} cores, Python {platform.python_version()}"
+
+
+def collect(modules: tuple[str, ...], quick: bool) -> list[dict[str, Any]]:
+    """Rows of all modules, in order, stamped with the time and the machine."""
+    rows: list[dict[str, Any]] = []
+    for name in modules:
+        started = time.perf_counter()
+        print(f"== {name}", file=sys.stderr, flush=True)
+        found = importlib.import_module(name).rows(quick)
+        stamp = {"when": datetime.now(UTC).isoformat(timespec="seconds"), "machine": machine()}
+        rows.extend({**row, **stamp} for row in found)
+        print(f"   {len(found)} rows in {time.perf_counter() - started:.0f} s", file=sys.stderr, flush=True)
+    return rows
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Command line: all benchmarks or the named ones, quick by default."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", help="such as bench_sim; none = all")
+    parser.add_argument("--full", action="store_true", help="full sizes: an hour rather than minutes")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    options = parser.parse_args(argv)
+    modules = tuple(f"benchmarks.{name}" for name in options.names) or MODULES
+    rows = collect(modules, quick=not options.full)
+    for row in rows:
+        mark = {True: "met", False: "MISSED", None: ""}[row.get("met")]
+        print(f"{row['id']:<44} {row['value']:>12.4g} {row['unit']:<12} {row.get('target') or '':<18} {mark}")
+    kept = []
+    if options.out.exists() and options.names:
+        ran = {row["id"] for row in rows}
+        kept = [row for row in json.loads(options.out.read_text()) if row["id"] not in ran]
+    aside = options.out.with_suffix(".tmp")
+    aside.write_text(json.dumps(kept + rows, indent=1) + "\n")
+    aside.replace(options.out)
+
+
+if __name__ == "__main__":
+    main()
