@@ -4,17 +4,21 @@
 
     TokenFleetError
     ├── InputError            what the user gave is wrong; exit code 2
-    │   ├── FleetFileError    the fleet file
+    │   ├── DocumentError     a document, with all its faults
+    │   │   ├── FleetFileError    the fleet file
+    │   │   └── PlanFileError     a plan document
     │   ├── TraceError        a trace that cannot be read at all (single bad rows are counted, not raised)
-    │   ├── PlanFileError     a plan document
     │   ├── LogError          the decision and outcome log
     │   └── SettingError      a setting out of its range
     ├── InfeasibleError       no plan can keep every hard rule; exit code 3
+    ├── LeaseError            work in flight was released twice or never charged; exit code 1
     ├── ModelError            a latency model cannot be trained, loaded or trusted; exit code 1
     └── SolverError           a solver died or answered nonsense; exit code 1
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 
 class TokenFleetError(Exception):
@@ -69,17 +73,23 @@ def _short(value: object) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-class FleetFileError(InputError):
-    """The fleet file is wrong. ``problems`` holds every fault found, this one first."""
+class DocumentError(InputError):
+    """A document with one or more faults. ``problems`` holds them all, this one first."""
 
-    problems: tuple[InputError, ...] = ()
+    def __init__(self, problem: str, **place: Any) -> None:
+        super().__init__(problem, **place)
+        self.problems: tuple[InputError, ...] = (self,)
+
+
+class FleetFileError(DocumentError):
+    """The fleet file is wrong."""
 
 
 class TraceError(InputError):
     """The trace as a whole cannot be read."""
 
 
-class PlanFileError(InputError):
+class PlanFileError(DocumentError):
     """The plan document is wrong."""
 
 
@@ -97,8 +107,20 @@ class InfeasibleError(TokenFleetError):
     exit_code = 3
 
 
+class LeaseError(TokenFleetError):
+    """A lease on in-flight work is not open: it was closed, expired or never opened."""
+
+
 class ModelError(TokenFleetError):
-    """A latency model cannot be trained, loaded or trusted."""
+    """A latency model cannot be trained, loaded or trusted.
+
+    ``reason`` is one word for counters: ``checksum``, ``schema``, ``probe``, ``format``, ``missing``, ``checks``,
+    ``data`` or ``invalid``.
+    """
+
+    def __init__(self, message: str, *, reason: str = "invalid") -> None:
+        self.reason = reason
+        super().__init__(message)
 
 
 class SolverError(TokenFleetError):
