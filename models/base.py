@@ -12,6 +12,30 @@ from data.types import FloatArray
 
 FeatureMatrix = npt.NDArray[np.float64]
 """Shape (candidates, len(models.features.NAMES)), C-contiguous, columns in the order of ``NAMES``."""
+BoolArray = npt.NDArray[np.bool_]
+
+UNKNOWN_CODE = -1.0
+"""Code of a category that a model has never seen: only the prior speaks for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class CategoryCodes:
+    """Numbers that stand for GPU types and models in one predictor's features: the position in each tuple."""
+
+    gpu_types: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+
+    def gpu_type(self, name: str | None) -> float:
+        """Code of a GPU type; −1 for one that is unknown or missing."""
+        return _code(self.gpu_types, name)
+
+    def model(self, key: str | None) -> float:
+        """Code of a model key ``name@version``; −1 for one that is unknown or missing."""
+        return _code(self.models, key)
+
+
+def _code(known: tuple[str, ...], name: str | None) -> float:
+    return float(known.index(name)) if name in known else UNKNOWN_CODE
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +47,20 @@ class Prediction:
         ttft_s: Shape (candidates, quantiles), non-decreasing along the second axis.
         tpot_s: The same for the time per output token.
         source: ``"prior"`` or the version of the model that answered.
+        extrapolated: Shape (candidates,): the row lies outside what the model was trained on (or is of an unknown
+            category); ``None`` = the question does not arise.
     """
 
     quantiles: tuple[float, ...]
     ttft_s: FloatArray
     tpot_s: FloatArray
     source: str
+    extrapolated: BoolArray | None = None
+
+    @property
+    def median_column(self) -> int:
+        """Column of the 0.5 quantile."""
+        return self.quantiles.index(0.5)
 
 
 class LatencyPredictor(Protocol):
@@ -37,6 +69,11 @@ class LatencyPredictor(Protocol):
     @property
     def version(self) -> str:
         """Version that stands in the decision log."""
+        ...
+
+    @property
+    def codes(self) -> CategoryCodes:
+        """Category codes that the feature rows must be built with."""
         ...
 
     def predict(self, features: FeatureMatrix) -> Prediction:

@@ -31,6 +31,8 @@ class EndpointSpec:
     max_seqs: int
     context_limit_tokens: int
     prefix_block_tokens: int = 16
+    load_s: float = 60.0
+    """From start command to ready, the engine's warm-up included."""
 
 
 class EndpointTable:
@@ -69,6 +71,12 @@ class EndpointTable:
         self.inflight = np.zeros(n)
         self.inflight_uncached_tokens = np.zeros(n)
         """Uncached prompt tokens sent here whose first token has not come yet."""
+        self.waiting_prefill_s = np.zeros(n)
+        """Predicted prefill time of those same requests: sum of ``p1·u + p2·u·(hit + u/2)`` over their uncached
+        tokens ``u``, without the fixed part of a step (requests share steps)."""
+        self.prefill_since_s = np.full(n, np.nan)
+        """When the oldest of them became the head: set to the clock when the first one is sent to an endpoint
+        without any and at each first token there; meaningless while ``inflight_uncached_tokens`` is 0."""
         self.inflight_tokens = np.zeros(n)
         """Prompt plus expected output tokens of everything in flight here."""
         self.decoding = np.zeros(n)

@@ -1,18 +1,22 @@
-"""``docs/policies.md`` says about every policy what the registry says."""
+"""``docs/policies.md`` says about every policy what the registry says; the router's examples run."""
 
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from data.types import RefusalReason
+from router import filters
 from router.policies.base import PolicyEntry
 from router.registry import POLICIES
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "policies.md").read_text()
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+PAGE = (DOCS / "policies.md").read_text()
 LINES = PAGE.splitlines()
 EACH = pytest.mark.parametrize("entry", POLICIES.values(), ids=list(POLICIES))
 
@@ -50,11 +54,20 @@ def test_nothing_else_is_documented() -> None:
     assert len(rows) == sum(len(dataclasses.fields(entry.settings)) for entry in POLICIES.values())
 
 
-def test_the_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("page", ["policies.md", "endpoint-state.md"])
+def test_the_examples_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    blocks: list[str] = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    blocks: list[str] = re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)
     assert blocks
     run: Callable[..., None] = exec
     names: dict[str, object] = {}
     for block in blocks:
         run(block, names)
+
+
+def test_every_refusal_of_the_filters_is_explained() -> None:
+    source = inspect.getsource(filters)
+    page = (DOCS / "endpoint-state.md").read_text()
+    used = [reason for reason in RefusalReason if f"RefusalReason.{reason.name}" in source]
+    assert len(used) == 7
+    assert all(f"`{reason.value}`" in page for reason in used)

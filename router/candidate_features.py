@@ -1,0 +1,64 @@
+"""Feature rows of one request at candidate endpoints, built from the endpoint table for any predictor."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from data.types import FloatArray, IntArray
+from models.base import CategoryCodes, FeatureMatrix
+from models.features import NAMES, EndpointKind, feature_matrix, hardware_rows
+from models.signals import SignalSettings, observe
+from router.endpoints import EndpointTable
+from router.types import FleetView, RouteRequest
+
+
+def endpoint_kinds(table: EndpointTable) -> list[EndpointKind]:
+    """What each endpoint of a table is, in its order."""
+    return [
+        EndpointKind(
+            gpu_type=spec.gpu_type,
+            gpus=spec.gpus,
+            model=spec.model,
+            batch_token_budget=spec.batch_token_budget,
+            kv_capacity_tokens=spec.kv_capacity_tokens,
+            times=spec.times,
+        )
+        for spec in table.specs
+    ]
+
+
+class CandidateFeatures:
+    """Builds feature matrices for one table; the buffer and the fixed columns are kept between calls.
+
+    Args:
+        table: The endpoint table; its identity columns do not change.
+        codes: Category codes of the predictor that will read the rows.
+        signals: How reports fade.
+    """
+
+    def __init__(self, table: EndpointTable, codes: CategoryCodes, signals: SignalSettings | None = None) -> None:
+        self._kinds = endpoint_kinds(table)
+        self._signals = signals or SignalSettings()
+        self._buffer = np.empty((len(table), len(NAMES)))
+        self._codes = codes
+        self._hardware = hardware_rows(self._kinds, codes)
+
+    def build(
+        self,
+        request: RouteRequest,
+        rows: IntArray,
+        hit_tokens: FloatArray,
+        view: FleetView,
+        codes: CategoryCodes,
+    ) -> FeatureMatrix:
+        """Rows for the endpoints ``rows`` with ``hit_tokens`` aligned; valid until the next call."""
+        if codes is not self._codes:
+            self._hardware, self._codes = hardware_rows(self._kinds, codes), codes
+        return feature_matrix(
+            float(request.input_tokens),
+            hit_tokens,
+            float(request.output_budget),
+            observe(view.endpoints, rows, view.now_s, self._signals),
+            self._hardware[rows],
+            self._buffer,
+        )

@@ -1,0 +1,121 @@
+"""What TokenPilot keeps and tells of a decision: scores of the candidates, and the line for the log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from data.types import FloatArray, IntArray
+from models.base import FeatureMatrix, Prediction
+from models.features import INDEX, NAMES
+from router.types import RouteRequest
+
+STALE_S = 2.0
+"""When even the newest report of all candidates is older than this, the decision says ``stale_metrics``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """Scores of the candidates that reached the second stage; arrays are aligned with ``rows``.
+
+    ``value``, ``price`` and ``score`` are in weighted output tokens, the times in seconds.
+    """
+
+    rows: IntArray
+    features: FeatureMatrix
+    prediction: Prediction
+    rtt_s: FloatArray
+    meets: FloatArray
+    completion_s: FloatArray
+    harm_s: FloatArray
+    value: FloatArray
+    price: FloatArray
+    score: FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateScore:
+    """Why a candidate ranks where it does. Times in seconds; ``score`` and its parts in weighted output tokens.
+
+    ``ttft_upper_s`` and ``tpot_upper_s`` are at the highest predicted quantile, ``upper_quantile``.
+    """
+
+    endpoint: int
+    features: dict[str, float]
+    ttft_p50_s: float
+    ttft_upper_s: float
+    tpot_p50_s: float
+    tpot_upper_s: float
+    upper_quantile: float
+    source: str
+    extrapolated: bool
+    rtt_s: float
+    meets_targets: float
+    completion_s: float
+    harm_s: float
+    value: float
+    price: float
+    score: float
+    chosen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LastDecision:
+    """What the log keeps of the latest decision: the prediction for the chosen endpoint and its maker.
+
+    A quantile that the predictor did not give is ``None``, never 0.
+    """
+
+    request_id: int
+    endpoint: int
+    ttft_p50_s: float
+    ttft_p90_s: float | None
+    tpot_p50_s: float
+    tpot_p90_s: float | None
+    model_version: str
+    candidates: int
+    degraded: str | None
+
+
+def last_decision(request: RouteRequest, scored: Scored, best: int, candidates: int) -> LastDecision:
+    """The line for the log when position ``best`` of ``scored`` was chosen among ``candidates`` endpoints."""
+    prediction = scored.prediction
+    middle = prediction.median_column
+    upper = prediction.quantiles.index(0.9) if 0.9 in prediction.quantiles else None
+    newest_age_s = float(scored.features[:, INDEX["metrics_age_s"]].min())
+    return LastDecision(
+        request_id=request.request_id,
+        endpoint=int(scored.rows[best]),
+        ttft_p50_s=float(prediction.ttft_s[best, middle]),
+        ttft_p90_s=None if upper is None else float(prediction.ttft_s[best, upper]),
+        tpot_p50_s=float(prediction.tpot_s[best, middle]),
+        tpot_p90_s=None if upper is None else float(prediction.tpot_s[best, upper]),
+        model_version=prediction.source,
+        candidates=candidates,
+        degraded="stale_metrics" if newest_age_s > STALE_S else None,
+    )
+
+
+def candidate_score(scored: Scored, position: int, chosen: bool) -> CandidateScore:
+    """One candidate of ``scored`` as plain values."""
+    prediction = scored.prediction
+    middle = prediction.median_column
+    outside = prediction.extrapolated
+    return CandidateScore(
+        endpoint=int(scored.rows[position]),
+        features=dict(zip(NAMES, scored.features[position].tolist(), strict=True)),
+        ttft_p50_s=float(prediction.ttft_s[position, middle]),
+        ttft_upper_s=float(prediction.ttft_s[position, -1]),
+        tpot_p50_s=float(prediction.tpot_s[position, middle]),
+        tpot_upper_s=float(prediction.tpot_s[position, -1]),
+        upper_quantile=prediction.quantiles[-1],
+        source=prediction.source,
+        extrapolated=bool(outside[position]) if outside is not None else False,
+        rtt_s=float(scored.rtt_s[position]),
+        meets_targets=float(scored.meets[position]),
+        completion_s=float(scored.completion_s[position]),
+        harm_s=float(scored.harm_s[position]),
+        value=float(scored.value[position]),
+        price=float(scored.price[position]),
+        score=float(scored.score[position]),
+        chosen=chosen,
+    )

@@ -1,0 +1,1 @@
+"""Routing policies, one small file each; ``router.registry`` lists them."""
