@@ -1,0 +1,1 @@
+"""Reading, converting and describing request traces: one file a format, one registry."""
