@@ -20,6 +20,7 @@ from typing import Any
 
 MODULES = (
     "benchmarks.bench_traces",
+    "benchmarks.bench_log",
     "benchmarks.bench_sim",
     "benchmarks.bench_decision",
     "benchmarks.bench_placement",

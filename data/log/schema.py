@@ -33,6 +33,8 @@ DECISIONS = pa.schema(
         pa.field("queue_depth", pa.float32()),
         pa.field("running", pa.float32()),
         pa.field("waiting_prefill_tokens", pa.float32()),
+        pa.field("waiting_prefill_s", pa.float32()),
+        pa.field("prefill_elapsed_s", pa.float32()),
         pa.field("inflight_tokens", pa.float32()),
         pa.field("kv_use", pa.float32()),
         pa.field("kv_tokens", pa.float32()),

@@ -1,0 +1,1 @@
+"""Seeded synthetic traces, fitted to published statistics of real ones."""
