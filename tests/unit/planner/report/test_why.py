@@ -49,6 +49,21 @@ def test_equal_policies_are_not_told_apart(run_maker: Maker) -> None:
     assert "do not show a cause" in text
 
 
+def test_a_runner_up_that_may_be_as_good_is_named(run_maker: Maker) -> None:
+    def run(arm: Arm, seed: int) -> RunResult:
+        twin = Arm("x", "tokenpilot") if arm.name.startswith("twin") else arm
+        result = run_maker(twin, seed)
+        flip = 1.002 if arm.name == "twin_a" and seed != 2 else 0.995 if arm.name == "twin_a" else 1.0
+        rate = result.total.goodput_tokens_per_s * flip
+        return dataclasses.replace(result, total=dataclasses.replace(result.total, goodput_tokens_per_s=rate))
+
+    arms = [Arm(name, name) for name in ("least_request", "round_robin", "twin_a", "twin_b")]
+    text = told(compare(arms, run, range(6), reference="least_request", workers=1))
+    assert text.startswith("twin_a gave the most")
+    assert "Not told apart from twin_a by these runs: twin_b: " in text
+    assert "round_robin" not in text
+
+
 def test_few_seeds_claim_no_certainty(comparison_maker: Callable[..., Comparison]) -> None:
     assert "cannot say how sure that is" in told(comparison_maker(seeds=2))
 

@@ -1,0 +1,114 @@
+"""Options that ``simulate`` and ``compare`` share: which fleet, which requests, which run settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from data.errors import InputError, SettingError
+from data.fleet.reference import resolve_fleet
+from data.fleet.types import Fleet
+from data.traces.options import TraceOptions
+from planner.arm import parse_settings
+from planner.cli.specs import failure_event, name_rule, synth_trace
+from planner.scenario import Scenario, sim_settings
+from planner.sim.settings import SimSettings
+from planner.trace_source import FileTrace, Shaped, TraceSource
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+OPTIONS = (
+    click.option("--fleet", "fleet", required=True, metavar="NAME|FILE", help="Built-in fleet or fleet file."),
+    click.option("--trace", "trace", metavar="FILE", help="Trace file; its format is recognised by content."),
+    click.option("--from", "format_", metavar="FORMAT", help="Format of the trace file [by content]."),
+    click.option("--max-rows", type=click.IntRange(1), help="Read at most so many rows of the trace file."),
+    click.option(
+        "--synth", multiple=True, metavar="PROFILE:RATE:DURATION[:CLASS]",
+        help="Synthetic requests instead of a trace: mean requests/s over so many seconds. May be repeated.",
+    ),
+    click.option(
+        "--assign", multiple=True, metavar="COLUMN=NAME:WEIGHT,...",
+        help="Fill a column (model, tenant, class, origin) that the trace leaves blank. May be repeated.",
+    ),
+    click.option("--speed", type=float, default=1.0, show_default=True, help="Factor on the arrival rate."),
+    click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed (of the first run)."),
+    click.option(
+        "--sim", "sim", multiple=True, metavar="KEY=VALUE",
+        help="Run setting, such as retries=2 or scrape_period_s=1. May be repeated.",
+    ),
+    click.option(
+        "--failure", multiple=True, metavar="KIND:ENDPOINT:AT:DURATION[:FACTOR]",
+        help="Crash, slow or hang one endpoint (row number) at a moment, for so many seconds. May be repeated.",
+    ),
+    click.option("--model-store", metavar="DIR", help="Latency models for policies that predict; else the prior."),
+    click.option("--html", "html", type=click.Path(dir_okay=False), help="Also write the report to this file."),
+    click.option("--json", "as_json", is_flag=True, help="Machine output on stdout."),
+)  # fmt: skip
+
+
+def scenario_options(command: Command) -> Command:
+    """Add the shared options to a command, in order."""
+    for option in reversed(OPTIONS):
+        command = option(command)
+    return command
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioChoice:
+    """The shared options as given."""
+
+    fleet: str
+    trace: str | None
+    format_: str | None
+    max_rows: int | None
+    synth: tuple[str, ...]
+    assign: tuple[str, ...]
+    speed: float
+    sim: tuple[str, ...]
+    failure: tuple[str, ...]
+
+
+def build_scenario(choice: ScenarioChoice) -> Scenario:
+    """The scenario that the options describe.
+
+    Raises:
+        InputError: The fleet, the trace or an option is wrong; nothing was run.
+    """
+    fleet = resolve_fleet(choice.fleet)
+    source = _source(choice, fleet)
+    if not 0 < choice.speed < 1e9:
+        raise SettingError("out of range", field="--speed", value=choice.speed, expected="above 0 and below 1e9")
+    rules = tuple(name_rule(text) for text in choice.assign)
+    values = parse_settings(choice.sim)
+    base = SimSettings(failures=tuple(failure_event(text) for text in choice.failure))
+    return Scenario(fleet, Shaped(source, choice.speed, rules), sim_settings(values, base))
+
+
+def output_file(path: str | None) -> Path | None:
+    """A file to write later; its folder is looked at now, before any long work.
+
+    Raises:
+        InputError: The folder does not exist.
+    """
+    if path is None:
+        return None
+    folder = Path(path).absolute().parent
+    if not folder.is_dir():
+        raise InputError("no such folder", source=path, value=str(folder), expected="a folder that exists")
+    return Path(path)
+
+
+def _source(choice: ScenarioChoice, fleet: Fleet) -> TraceSource:
+    if (choice.trace is None) == (not choice.synth):
+        raise InputError(
+            "no requests, or two kinds of them", field="--trace", expected="either --trace or --synth"
+        )
+    if choice.trace is None:
+        return synth_trace(fleet, choice.synth)
+    if not Path(choice.trace).is_file():
+        raise InputError("no such file", source=choice.trace, field="--trace", expected="a trace file")
+    return FileTrace(choice.trace, choice.format_, TraceOptions(max_rows=choice.max_rows))

@@ -1,0 +1,144 @@
+"""Everything that the runs of a comparison share: fleet, trace and run settings, as one picklable value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+
+from data.catalog.load import load_catalog
+from data.errors import InputError, SettingError
+from data.fleet.types import Fleet, Placed
+from data.outcome_sink import RecordSink
+from data.plan import PlanDocument
+from data.plan_io import read_plan
+from data.types import Request
+from models.base import LatencyPredictor
+from planner.arm import Arm
+from planner.sim.result import RunResult
+from planner.sim.run import Progress, simulate
+from planner.sim.settings import SimSettings
+from planner.trace_source import Shaped, TraceFacts, trace_facts
+from router.build import endpoint_specs
+from router.endpoints import EndpointTable
+from router.policies.settings import Setting
+from router.registry import make_policy
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """What stays the same between the arms of a comparison.
+
+    Attributes:
+        fleet: The fleet; its placement is used by arms without a plan.
+        trace: Where requests come from, and how fast.
+        settings: Settings of the run; its seed is replaced by that of each run.
+    """
+
+    fleet: Fleet
+    trace: Shaped
+    settings: SimSettings = field(default_factory=SimSettings)
+
+    def run(
+        self, arm: Arm, seed: int, sink: RecordSink | None = None, progress: Progress | None = None
+    ) -> RunResult:
+        """Run one arm with one seed; nothing is shared with other runs.
+
+        Args:
+            arm: Policy, and the plan and latency model it runs with.
+            seed: Of arrivals, lengths, noise, failures and the policy's own draws.
+            sink: Takes decision and outcome rows.
+            progress: Told the simulated clock now and then.
+
+        Raises:
+            InputError: The plan does not fit the fleet, or nothing is placed.
+            ModelError: The latency model cannot be loaded.
+        """
+        specs = endpoint_specs(self.fleet, load_catalog(), placement(self.fleet, arm.plan_path))
+        table = EndpointTable(specs)
+        policy = make_policy(arm.policy, arm.settings, table, seed, load_predictor(arm.predictor_path))
+        settings = replace(self.settings, seed=seed)
+        requests = self.requests(seed)
+        return simulate(self.fleet, specs, requests, policy, settings, table=table, sink=sink, progress=progress)
+
+    def check(self, arm: Arm) -> None:
+        """Look at the arm's plan and latency model before any long work; raises what :meth:`run` would."""
+        placement(self.fleet, arm.plan_path)
+        load_predictor(arm.predictor_path)
+
+    def requests(self, seed: int) -> Iterator[Request]:
+        """The requests of one seed, in order of arrival."""
+        for batch in self.trace.batches(seed):
+            yield from batch.rows()
+
+    def facts(self, seed: int) -> TraceFacts:
+        """What is offered with one seed; reads the trace once."""
+        return trace_facts(self.trace, seed)
+
+    def at_speed(self, speed: float) -> Scenario:
+        """The same with another factor on the trace's own arrival rate."""
+        return replace(self, trace=replace(self.trace, speed=speed))
+
+
+def placement(fleet: Fleet, plan_path: str | None) -> Sequence[Placed]:
+    """The placement of a plan file, or the fleet's own.
+
+    Raises:
+        PlanFileError: The plan cannot be read.
+        InputError: It was made for another fleet, or nothing is placed.
+    """
+    placed = fleet.placement if plan_path is None else plan_placement(fleet, read_plan(Path(plan_path)), plan_path)
+    if not any(one.replicas for one in placed):
+        raise InputError(
+            "no replica is placed", source=plan_path or fleet.name, field="placement", expected="at least one"
+        )
+    return placed
+
+
+def plan_placement(fleet: Fleet, plan: PlanDocument, source: str) -> tuple[Placed, ...]:
+    """What a plan places, checked against the fleet's names.
+
+    Raises:
+        InputError: A site or configuration of the plan is not in the fleet.
+    """
+    sites = {site.name for site in fleet.sites}
+    configs = {config.name for config in fleet.configs}
+    for index, one in enumerate(plan.replicas):
+        for kind, value, known in (("site", one.site, sites), ("config", one.config, configs)):
+            if value not in known:
+                raise InputError(
+                    f"the fleet {fleet.name} has no such {kind}",
+                    source=source,
+                    field=f"replicas[{index}].{kind}",
+                    value=value,
+                    expected="a plan made for this fleet",
+                )
+    return tuple(Placed(one.site, one.config, one.replicas, one.prewarmed) for one in plan.replicas)
+
+
+def load_predictor(store_path: str | None) -> LatencyPredictor | None:
+    """The serving model of a store, or ``None`` for the physics prior."""
+    if store_path is None:
+        return None
+    from models.store import ModelStore  # only policies that predict need it
+
+    return ModelStore(Path(store_path)).load()
+
+
+def sim_settings(values: Mapping[str, Setting], base: SimSettings | None = None) -> SimSettings:
+    """Run settings by name, for example of a command line.
+
+    Raises:
+        SettingError: An unknown name, a value of the wrong type or out of its range.
+    """
+    known = sorted(one.name for one in fields(SimSettings) if one.name not in ("seed", "failures"))
+    for name, value in values.items():
+        if name not in known:
+            raise SettingError(
+                "unknown run setting", field=name, value=value, expected="one of " + ", ".join(known)
+            )
+        if isinstance(value, bool | str):
+            raise SettingError("not a number", field=name, value=value, expected="a number")
+        if name == "retries" and not isinstance(value, int):
+            raise SettingError("not a whole number", field=name, value=value, expected="0 or more")
+    return replace(base or SimSettings(), **values)  # type: ignore[arg-type]

@@ -1,0 +1,67 @@
+"""Short texts of the command line: what they mean, and what is said when they mean nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from data.errors import SettingError
+from data.fleet.reference import reference_fleet
+from planner.cli.specs import failure_event, name_rule, synth_trace
+from planner.sim.settings import FailureEvent
+
+
+def test_synthetic_streams() -> None:
+    fleet = reference_fleet("four-sites")
+    trace = synth_trace(fleet, ["chat:10:60:interactive", "batch:2:60:batch"])
+    assert trace.duration_s == 60
+    assert trace.label == "synthetic chat:10:60:interactive, batch:2:60:batch"
+    rates: dict[str, float] = {}
+    for stream in trace.streams:
+        rates[stream.assign.workload_class] = rates.get(stream.assign.workload_class, 0) + stream.rate_per_s
+    assert rates == {"interactive": pytest.approx(10), "batch": pytest.approx(2)}
+
+
+@pytest.mark.parametrize(
+    ("specs", "words"),
+    [
+        (["chat:10"], "PROFILE:RATE:DURATION"),
+        (["nothing:10:60"], "unknown profile"),
+        (["chat:ten:60"], "not a number"),
+        (["chat:0:60"], "above 0"),
+        (["chat:nan:60"], "not a number"),
+        (["chat:10:60:nobody"], "unknown class"),
+        (["chat:10:60", "batch:1:30"], "differ in duration"),
+    ],
+)
+def test_wrong_streams(specs: list[str], words: str) -> None:
+    with pytest.raises(SettingError, match=words):
+        synth_trace(reference_fleet("one-pool"), specs)
+
+
+def test_failures() -> None:
+    assert failure_event("crash:3:100:60") == FailureEvent(100.0, 3, "crash", 60.0)
+    assert failure_event("slow:0:5.5:10:3") == FailureEvent(5.5, 0, "slow", 10.0, 3.0)
+
+
+@pytest.mark.parametrize(
+    "text", ["crash:3:100", "melt:3:1:1", "crash:-1:1:1", "crash:x:1:1", "crash:1:1:0", "slow:1:1:1:0"]
+)
+def test_wrong_failures(text: str) -> None:
+    with pytest.raises(SettingError, match="--failure"):
+        failure_event(text)
+
+
+def test_name_rules() -> None:
+    rule = name_rule("class=interactive:0.8,batch:0.2")
+    assert (rule.field, rule.shares, rule.only_blank) == (
+        "workload_class",
+        {"interactive": 0.8, "batch": 0.2},
+        True,
+    )
+    assert name_rule("tenant=shop").shares == {"shop": 1.0}
+
+
+@pytest.mark.parametrize("text", ["class", "colour=red", "class=", "class=a:x", "tenant=a:0"])
+def test_wrong_name_rules(text: str) -> None:
+    with pytest.raises(SettingError):
+        name_rule(text)
