@@ -23,7 +23,9 @@ MODULES = (
     "benchmarks.bench_log",
     "benchmarks.bench_sim",
     "benchmarks.bench_decision",
+    "benchmarks.bench_tokenpilot",
     "benchmarks.bench_placement",
+    "benchmarks.bench_capacity",
     "benchmarks.bench_policies",
 )
 RESULTS = Path(__file__).parent / "results" / "latest.json"

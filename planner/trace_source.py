@@ -11,9 +11,10 @@ import numpy as np
 
 from data.errors import TraceError
 from data.synth.mix import Stream, mix
+from data.traces.length_classes import LengthClasses, class_by_length
 from data.traces.options import TraceOptions
 from data.traces.registry import open_trace
-from data.traces.transform import Assignment, assign, scale_arrivals
+from data.traces.transform import Assignment, assign, sample_sessions, scale_arrivals
 from data.types import TraceBatch
 
 Skipped = tuple[tuple[str, int], ...]
@@ -110,11 +111,16 @@ class Shaped:
         source: Where requests come from.
         speed: Factor on the arrival rate; think times of sessions stay.
         names: Rules that fill blank columns in fixed shares; see ``data.traces.transform.assign``.
+        classes: Gives each request a class by the length of its prompt; ``None`` = the trace's own.
+        sample: Share of the sessions that take part, drawn by the seed (0 to 1). Below 1, the seeds of a trace
+            file differ in who comes, not only in noise, so their spread says something about another day.
     """
 
     source: TraceSource
     speed: float = 1.0
     names: tuple[Assignment, ...] = ()
+    classes: LengthClasses | None = None
+    sample: float = 1.0
 
     @property
     def label(self) -> str:
@@ -129,6 +135,10 @@ class Shaped:
     def batches(self, seed: int, skipped: dict[str, int] | None = None) -> Iterator[TraceBatch]:
         """The source's requests, shaped."""
         rows = self.source.batches(seed, skipped)
+        if self.sample < 1.0:
+            rows = sample_sessions(rows, self.sample, seed)
+        if self.classes is not None:
+            rows = class_by_length(rows, self.classes)
         if self.names:
             rows = assign(rows, self.names, seed)
         return rows if self.speed == 1.0 else scale_arrivals(rows, self.speed)

@@ -14,7 +14,7 @@ from data.fleet.reference import resolve_fleet
 from data.fleet.types import Fleet
 from data.traces.options import TraceOptions
 from planner.arm import parse_settings
-from planner.cli.specs import failure_event, name_rule, synth_trace
+from planner.cli.specs import failure_event, length_classes, name_rule, synth_trace
 from planner.scenario import Scenario, sim_settings
 from planner.sim.settings import SimSettings
 from planner.trace_source import FileTrace, Shaped, TraceSource
@@ -33,6 +33,14 @@ OPTIONS = (
     click.option(
         "--assign", multiple=True, metavar="COLUMN=NAME:WEIGHT,...",
         help="Fill a column (model, tenant, class, origin) that the trace leaves blank. May be repeated.",
+    ),
+    click.option(
+        "--class-by-length", "class_by_length", metavar="NAME:TOKENS,...,NAME",
+        help="Give requests a class by prompt length, such as interactive:8000,long_context.",
+    ),
+    click.option(
+        "--sample", type=float, default=1.0, show_default=True,
+        help="Share of the sessions that take part, drawn by the seed.",
     ),
     click.option("--speed", type=float, default=1.0, show_default=True, help="Factor on the arrival rate."),
     click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed (of the first run)."),
@@ -67,6 +75,8 @@ class ScenarioChoice:
     max_rows: int | None
     synth: tuple[str, ...]
     assign: tuple[str, ...]
+    class_by_length: str | None
+    sample: float
     speed: float
     sim: tuple[str, ...]
     failure: tuple[str, ...]
@@ -82,10 +92,13 @@ def build_scenario(choice: ScenarioChoice) -> Scenario:
     source = _source(choice, fleet)
     if not 0 < choice.speed < 1e9:
         raise SettingError("out of range", field="--speed", value=choice.speed, expected="above 0 and below 1e9")
+    if not 0 < choice.sample <= 1:
+        raise SettingError("out of range", field="--sample", value=choice.sample, expected="above 0, at most 1")
     rules = tuple(name_rule(text) for text in choice.assign)
+    classes = None if choice.class_by_length is None else length_classes(choice.class_by_length)
     values = parse_settings(choice.sim)
     base = SimSettings(failures=tuple(failure_event(text) for text in choice.failure))
-    return Scenario(fleet, Shaped(source, choice.speed, rules), sim_settings(values, base))
+    return Scenario(fleet, Shaped(source, choice.speed, rules, classes, choice.sample), sim_settings(values, base))
 
 
 def output_file(path: str | None) -> Path | None:

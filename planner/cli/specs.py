@@ -11,6 +11,7 @@ from data.fleet.types import Fleet
 from data.synth.mix import Stream
 from data.synth.profile import TraceProfile
 from data.synth.profiles import PROFILES
+from data.traces.length_classes import LengthClasses
 from data.traces.transform import Assignment, Field
 from planner.fleet_streams import fleet_streams
 from planner.sim.settings import FailureEvent
@@ -87,6 +88,24 @@ def _profile(name: str) -> TraceProfile:
             "unknown profile", field="--synth", value=name, expected="one of " + ", ".join(PROFILES)
         )
     return PROFILES[name]
+
+
+def length_classes(text: str) -> LengthClasses:
+    """Classes by prompt length from ``NAME:TOKENS,...,NAME``: shorter than TOKENS is NAME, the rest is the last.
+
+    Raises:
+        SettingError: The text is malformed or the limits do not ascend.
+    """
+    *limited, last = text.split(",")
+    pairs = [part.partition(":") for part in limited]
+    if not limited or ":" in last or not all(name and tokens.isdecimal() for name, _, tokens in pairs):
+        raise SettingError(
+            "not classes by length",
+            field="--class-by-length",
+            value=text,
+            expected="NAME:TOKENS,...,NAME such as interactive:8000,long_context",
+        )
+    return LengthClasses((*(name for name, _, _ in pairs), last), tuple(int(tokens) for _, _, tokens in pairs))
 
 
 def _parts(option: str, text: str, least: int, most: int, form: str) -> list[str]:

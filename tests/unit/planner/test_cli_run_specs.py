@@ -6,7 +6,7 @@ import pytest
 
 from data.errors import SettingError
 from data.fleet.reference import reference_fleet
-from planner.cli.specs import failure_event, name_rule, synth_trace
+from planner.cli.specs import failure_event, length_classes, name_rule, synth_trace
 from planner.sim.settings import FailureEvent
 
 
@@ -65,3 +65,15 @@ def test_name_rules() -> None:
 def test_wrong_name_rules(text: str) -> None:
     with pytest.raises(SettingError):
         name_rule(text)
+
+
+def test_length_classes_are_read_from_text() -> None:
+    rule = length_classes("interactive:8000,long_context:64000,batch")
+    assert rule.names == ("interactive", "long_context", "batch")
+    assert rule.limits_tokens == (8000, 64000)
+
+
+@pytest.mark.parametrize("text", ["interactive", "interactive:8000", ":5,b", "a:x,b", "a:9,b:9,c"])
+def test_malformed_length_classes_are_refused(text: str) -> None:
+    with pytest.raises(SettingError):
+        length_classes(text)
