@@ -1,0 +1,146 @@
+"""``tokenfleet plan``: one planning step, and looking at plans."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from data.errors import InputError
+from data.fleet.types import Fleet
+from data.plan import PlanDocument, PlanStatus
+from planner.cli.plan_text import print_diff, print_plan
+from planner.demand import DemandTable
+from planner.plan_diff import plan_diff
+
+
+@click.group(invoke_without_command=True)
+@click.option("--fleet", "fleet_name", metavar="NAME|FILE", help="Built-in fleet or fleet file.")
+@click.option("--demand", "demand_file", type=click.Path(path_type=Path), help="Demand file (YAML or JSON).")
+@click.option("--trace", "trace_file", type=click.Path(path_type=Path), help="Take the demand from a trace.")
+@click.option("--format", "trace_format", metavar="NAME", help="Format of the trace; default: by content.")
+@click.option(
+    "--start", "start_s", type=float, default=0.0, show_default=True, help="Window start in the trace, s."
+)
+@click.option("--end", "end_s", type=float, help="Window end in the trace, s; default: its end.")
+@click.option("--bin", "bin_s", type=float, default=60.0, show_default=True, help="Width of one rate bin, s.")
+@click.option("--model", default="", help="Model of requests that name none.")
+@click.option("--class", "workload_class", default="", help="Class of requests that name none.")
+@click.option("--tenant", default="", help="Tenant of requests that name none.")
+@click.option("--origin", default="", help="Origin site of requests that name none; default: the entry site.")
+@click.option("--scale", type=float, default=1.0, show_default=True, help="Factor on all demand of the trace.")
+@click.option("--running", "running_file", type=click.Path(path_type=Path), help="Plan in force (JSON).")
+@click.option("--out", type=click.Path(path_type=Path), help="Where the plan is written (JSON).")
+@click.option("--time-limit", "time_limit_s", type=float, default=20.0, show_default=True, help="Solver time, s.")
+@click.option("--protect", multiple=True, metavar="MODEL", help="Model that must survive the loss of a site.")
+@click.option("--freeze", multiple=True, metavar="SITE", help="Site where nothing may move.")
+@click.option("--strict-inventory", is_flag=True, help="Refuse to plan while a GPU inventory is unknown.")
+@click.option("--deterministic", is_flag=True, help="Audit mode: stop by nodes and gap, not by the clock.")
+@click.option("--strict", is_flag=True, help="Exit with 3 if the plan breaks a promise.")
+@click.option("--json", "as_json", is_flag=True, help="The plan as JSON on stdout.")
+@click.pass_context
+def plan(ctx: click.Context, /, **options: Any) -> None:
+    """Solve one planning step: where replicas stand, which site serves what, how pools are split.
+
+    A plan is always written; promises that it cannot keep stand under "unmet", and --strict makes them an error.
+    """
+    if ctx.invoked_subcommand is None:
+        run_plan(options)
+
+
+def run_plan(options: dict[str, Any]) -> None:
+    """The planning step behind the command line; ends the process with its exit code."""
+    from data.catalog.load import load_catalog
+    from data.fleet.reference import resolve_fleet
+    from data.plan_io import plan_to_json, read_plan, write_plan
+    from planner.service import plan_once
+
+    if options["fleet_name"] is None:
+        raise click.UsageError("--fleet is needed")
+    fleet = resolve_fleet(options["fleet_name"])
+    demand = _demand(options, fleet)
+    running = read_plan(options["running_file"]) if options["running_file"] else None
+    made = plan_once(fleet, load_catalog(), demand, running, _settings(options, fleet))
+    if options["out"] is not None:
+        write_plan(made, options["out"])
+    if options["as_json"]:
+        click.echo(plan_to_json(made), nl=False)
+    else:
+        print_plan(made)
+    if options["strict"] and breaks_promise(made):
+        click.echo("error: the plan breaks a promise (see unmet)", err=True)
+        sys.exit(3)
+
+
+def breaks_promise(made: PlanDocument) -> bool:
+    """Whether a reservation or the cover of a site's loss is missed."""
+    return made.status is PlanStatus.INFEASIBLE or any(
+        row.what in ("reservation", "site_loss") for row in made.unmet
+    )
+
+
+def _settings(options: dict[str, Any], fleet: Fleet) -> Any:
+    from planner.settings import PlannerSettings
+    from solver.settings import PlacementSettings
+
+    known = {"protect": [model.key for model in fleet.models], "freeze": [site.name for site in fleet.sites]}
+    for name, names in known.items():
+        for value in options[name]:
+            if value not in names:
+                raise InputError(
+                    f"not in fleet {fleet.name}", field=f"--{name}", value=value, expected=", ".join(names)
+                )
+    placement = PlacementSettings(time_limit_s=options["time_limit_s"], deterministic=options["deterministic"])
+    return PlannerSettings(
+        placement=placement,
+        protected_models=tuple(options["protect"]),
+        frozen_sites=tuple(options["freeze"]),
+        strict_inventory=options["strict_inventory"],
+    )
+
+
+def _demand(options: dict[str, Any], fleet: Fleet) -> DemandTable:
+    from data.traces.registry import open_trace
+    from planner.demand_file import read_demand
+    from planner.demand_trace import TraceWindow, demand_from_trace
+
+    if (options["demand_file"] is None) == (options["trace_file"] is None):
+        raise click.UsageError("give exactly one of --demand and --trace")
+    if options["demand_file"] is not None:
+        return read_demand(options["demand_file"], fleet)
+    names = ("start_s", "end_s", "bin_s", "model", "workload_class", "tenant", "origin", "scale")
+    window = TraceWindow(**{name: options[name] for name in names})
+    reader = open_trace(options["trace_file"], options["trace_format"])
+    return demand_from_trace(reader.batches(), fleet, window)
+
+
+@plan.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Machine output on stdout.")
+def show(file: Path, as_json: bool) -> None:
+    """Show a plan."""
+    from data.plan_io import plan_to_json, read_plan
+
+    found = read_plan(file)
+    if as_json:
+        click.echo(plan_to_json(found), nl=False)
+    else:
+        print_plan(found)
+
+
+@plan.command()
+@click.argument("old", type=click.Path(path_type=Path))
+@click.argument("new", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Machine output on stdout.")
+def diff(old: Path, new: Path, as_json: bool) -> None:
+    """Show what changes from plan OLD to plan NEW."""
+    from data.plan_io import read_plan
+
+    changes = plan_diff(read_plan(old), read_plan(new))
+    if as_json:
+        click.echo(json.dumps(changes.as_dict(), indent=2, ensure_ascii=False))
+    else:
+        print_diff(changes)

@@ -1,0 +1,36 @@
+"""Main program of the solver's own process: reads models from standard input, answers on standard output.
+
+Anything a solver library prints goes to standard error, so that it cannot break the answers.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from dataclasses import replace
+
+from solver.backends import load_ortools, solve_here
+from solver.wire import HEADER_BYTES, frame, pack_answer, unpack_request
+
+REPORT_MARGIN_S = 0.15
+"""Kept back from the deadline for sending the answer."""
+
+
+def main() -> None:
+    """Serve until standard input closes."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    load_ortools()
+    requests = sys.stdin.buffer
+    while header := requests.read(HEADER_BYTES):
+        body = requests.read(int.from_bytes(header, "little"))
+        model, limits, start, backend, deadline_s = unpack_request(body)
+        left_s = max(deadline_s - time.monotonic() - REPORT_MARGIN_S, 0.01)
+        answer = solve_here(model, replace(limits, time_limit_s=left_s), start, backend)
+        answers.write(frame(pack_answer(answer)))
+        answers.flush()
+
+
+if __name__ == "__main__":
+    main()
