@@ -37,7 +37,6 @@ UNITS: dict[str, str] = {
     "inflight_tokens": "tokens",
     "kv_use": "share",
     "kv_tokens": "tokens",
-    "metrics_age_s": "s",
     # what the endpoint is
     "gpu_type": "code",
     "gpus": "count",
@@ -55,6 +54,8 @@ UNITS: dict[str, str] = {
     "host_overhead": "s",
     "d_sat": "s",
     "sat_batch": "requests",
+    # widens the spread; trees would learn from it when all endpoints of a log were scraped
+    "metrics_age_s": "s",
     # input minus uncached tokens: left to the prior, so that a forest cannot undo the monotony in uncached tokens
     "hit_tokens": "tokens",
 }
@@ -76,12 +77,15 @@ RISING = (
 _FIRST_SIGNAL = INDEX["queue_depth"]
 _FIRST_HARDWARE = INDEX["gpu_type"]
 _HIT = INDEX["hit_tokens"]
+_AGE = INDEX["metrics_age_s"]
 
 
 @cache
 def schema_hash() -> str:
     """Digest over names, units, order, dtype and roles: equal hashes mean equal columns."""
-    text = ";".join(f"{name}[{unit}]" for name, unit in UNITS.items()) + "|float64|" + ",".join(ROLES)
+    text = (
+        ";".join(f"{name}[{unit}]" for name, unit in UNITS.items()) + f"|float64|{len(LEARNED)}|" + ",".join(ROLES)
+    )
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -132,7 +136,7 @@ def hardware_rows(kinds: Sequence[EndpointKind], codes: CategoryCodes) -> FloatA
         )
         for kind in kinds
     ]
-    return np.array(rows, dtype=np.float64).reshape(len(rows), _HIT - _FIRST_HARDWARE)
+    return np.array(rows, dtype=np.float64).reshape(len(rows), _AGE - _FIRST_HARDWARE)
 
 
 def feature_matrix(
@@ -163,9 +167,10 @@ def feature_matrix(
     matrix[:, 1] = input_tokens - hit_tokens
     matrix[:, 2] = output_budget
     matrix[:, _HIT] = hit_tokens
-    for column, values in enumerate(signals.columns(), start=_FIRST_SIGNAL):
+    for column, values in enumerate(signals.load(), start=_FIRST_SIGNAL):
         matrix[:, column] = values
-    matrix[:, _FIRST_HARDWARE:_HIT] = hardware
+    matrix[:, _AGE] = signals.metrics_age_s
+    matrix[:, _FIRST_HARDWARE:_AGE] = hardware
     _estimate_waiting_seconds(matrix)
     return matrix
 

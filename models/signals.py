@@ -90,8 +90,8 @@ class Signals:
     kv_tokens: FloatArray
     metrics_age_s: FloatArray
 
-    def columns(self) -> tuple[FloatArray, ...]:
-        """The arrays in the order of the feature matrix."""
+    def load(self) -> tuple[FloatArray, ...]:
+        """All but the age, in the order of the feature matrix."""
         return (
             self.queue_depth,
             self.waiting_prefill_tokens,
@@ -101,7 +101,6 @@ class Signals:
             self.inflight_tokens,
             self.kv_use,
             self.kv_tokens,
-            self.metrics_age_s,
         )
 
 
@@ -154,5 +153,5 @@ def _kv_use(
     own = inflight_tokens / capacity
     known = reported == reported
     fresh = np.where(known, reported, own) + table.sent_uncached_since_report[rows] / capacity
-    share: FloatArray = np.clip(weight * fresh + (1.0 - weight) * own, 0.0, 1.0)
+    share: FloatArray = np.minimum(np.maximum(weight * fresh + (1.0 - weight) * own, 0.0), 1.0)
     return share

@@ -55,13 +55,14 @@ def decision_row(
     return row
 
 
-def outcome_row(outcome: Outcome, ttft_s: float, e2e_s: float) -> dict[str, Any]:
+def outcome_row(outcome: Outcome, ttft_s: float, e2e_s: float, scheduled: bool = True) -> dict[str, Any]:
     """How one attempt ended, keyed by the columns of ``data.log.schema.OUTCOMES``.
 
     Args:
         outcome: The attempt; its own times count from the request's first arrival and are not used.
         ttft_s: From this attempt's decision to its first token, without the network; NaN = none came.
         e2e_s: The same to its end; a lower bound unless it completed; NaN = unknown.
+        scheduled: Whether an engine looked its prefix up; if not, the hit is unknown.
     """
     completed = outcome.status is Status.COMPLETED
     tokens = outcome.output_tokens
@@ -74,7 +75,7 @@ def outcome_row(outcome: Outcome, ttft_s: float, e2e_s: float) -> dict[str, Any]
         "ttft_s": _or_null(ttft_s),
         "tpot_s": _or_null((e2e_s - ttft_s) / (tokens - 1)) if has_tpot else None,
         "e2e_s": _or_null(e2e_s),
-        "cached_tokens": outcome.cached_tokens if outcome.cached_tokens >= 0 else None,
+        "cached_tokens": outcome.cached_tokens if scheduled else None,
         "output_tokens": tokens,
         "preemptions": outcome.preemptions,
         "reason": outcome.reason or None,

@@ -49,19 +49,19 @@ class TokenPilotSettings(Checked):
     Attributes:
         delay_price: ``a``: worth of the whole allowed time, as a share of the request's tokens.
         harm_price: ``b``: seconds of others against own seconds.
-        eviction_price: ``c``: chance that a block pushed out would have been used again.
+        eviction_price: ``c``: times that a block pushed out would have been used again.
         forest_candidates: The predictor scores this many candidates, the best by the prior.
         forest_holders: ... and this many of the longest prefix holders.
-        near_tie: Scores this close, as a share of the request's tokens, count as equal.
+        near_tie: Scores this close count as equal, as a share of the best one's price or of the request's tokens.
         least_spread: Standard deviation of log time that is assumed at least.
     """
 
-    delay_price: float = above(0.0, 0.3)
-    harm_price: float = at_least(0.0, 0.1)
-    eviction_price: float = at_least(0.0, 0.0)
-    forest_candidates: int = whole(1, 16)
+    delay_price: float = above(0.0, 1.0)
+    harm_price: float = at_least(0.0, 1.0)
+    eviction_price: float = at_least(0.0, 3.0)
+    forest_candidates: int = whole(1, 14)
     forest_holders: int = whole(0, 2)
-    near_tie: float = between(0.0, 0.5, 0.002)
+    near_tie: float = between(0.0, 0.5, 0.01)
     least_spread: float = above(0.0, 0.05)
 
 
@@ -164,8 +164,11 @@ class TokenPilot(PolicyBase):
 
     def _near_best(self, request: RouteRequest, scored: Scored) -> IntArray:
         """Positions of the longest prefix holders among the near ties of the best."""
-        margin = self.settings.near_tie * request.weight * expected_tokens(request)
-        near = np.flatnonzero(scored.score >= scored.score.max() - margin)
+        best = int(scored.score.argmax())
+        worth = request.weight * expected_tokens(request)
+        # With loose targets all prices are small against the worth, and only they tell candidates apart.
+        margin = self.settings.near_tie * min(worth, float(scored.price[best]))
+        near = np.flatnonzero(scored.score >= scored.score[best] - margin)
         hits = scored.features[near, INDEX["hit_tokens"]]
         longest: IntArray = near[hits == hits.max()]
         return longest
@@ -180,8 +183,8 @@ ENTRY = PolicyEntry(
     settings=TokenPilotSettings,
     factory=TokenPilot,
     grid={
-        "delay_price": (0.1, 0.3, 1.0),
-        "harm_price": (0.03, 0.1, 0.3),
-        "eviction_price": (0.0, 0.3, 1.0),
+        "delay_price": (0.3, 1.0, 2.0),
+        "harm_price": (0.3, 1.0, 2.0),
+        "eviction_price": (0.0, 3.0),
     },
 )

@@ -1,0 +1,62 @@
+"""Whether a trained model may serve: the release checks, and a race on the newest window."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from data.errors import ModelError
+from models.evaluate import evaluate
+from models.features import INDEX
+from models.predictor import ResidualPredictor
+from models.samples import Samples
+from models.store import ModelStore
+from models.training import Trained
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether a trained model may serve, and why not."""
+
+    promote: bool
+    reasons: tuple[str, ...]
+
+
+def promotion_verdict(trained: Trained, store: ModelStore) -> Verdict:
+    """Promote only what passes the checks and beats the prior and the serving model on the newest window.
+
+    A serving model that cannot be loaded, or has another feature schema, counts as beaten.
+    """
+    reasons = [f"check failed: {name} = {trained.checks.values[name]:.4g}" for name in trained.checks.failed]
+    if not trained.report.loss < trained.prior_report.loss:
+        reasons.append(f"loss {trained.report.loss:.4f} does not beat the prior's {trained.prior_report.loss:.4f}")
+    serving = serving_loss(store, trained.test)
+    if serving is not None and not trained.report.loss < serving:
+        reasons.append(f"loss {trained.report.loss:.4f} does not beat the serving model's {serving:.4f}")
+    return Verdict(not reasons, tuple(reasons))
+
+
+def serving_loss(store: ModelStore, test: Samples) -> float | None:
+    """Loss of the serving model on ``test``; ``None`` without one that loads."""
+    try:
+        if store.current() is None:
+            return None
+        predictor = store.load()
+    except ModelError:
+        return None
+    return evaluate(predictor, recoded(test, predictor)).loss
+
+
+def recoded(samples: Samples, predictor: ResidualPredictor) -> Samples:
+    """The samples with the category codes of ``predictor``; what it does not know becomes −1."""
+    features = samples.features.copy()
+    codes = predictor.codes
+    for name, mine, theirs in (
+        ("gpu_type", samples.codes.gpu_types, codes.gpu_type),
+        ("model", samples.codes.models, codes.model),
+    ):
+        translate = np.array([theirs(category) for category in mine])
+        column = INDEX[name]
+        features[:, column] = translate[samples.features[:, column].astype(np.int64)]
+    return replace(samples, features=features)

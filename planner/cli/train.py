@@ -1,0 +1,116 @@
+"""``tokenfleet train``: latency models from the decision and outcome log."""
+
+from __future__ import annotations
+
+import json
+import math
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from data.errors import SettingError
+from planner.cli.run_progress import RunProgress
+
+if TYPE_CHECKING:
+    from planner.retrain import RetrainJob
+
+
+@click.command()
+@click.option(
+    "--log", "logs", multiple=True, required=True, metavar="DIR", help="Log folder; repeat it, one for each run."
+)
+@click.option("--store", required=True, metavar="DIR", help="Model store; made when missing.")
+@click.option(
+    "--fleet", "fleets", multiple=True, metavar="NAME|FILE", help="Fleet of the log. Default: the built-in ones."
+)
+@click.option("--since", "since_s", type=float, default=0.0, help="First decision, seconds on the log's clock.")
+@click.option("--until", "until_s", type=float, default=math.inf, help="Decisions before this, seconds.")
+@click.option("--quantiles", default="0.5,0.9", show_default=True, help="Levels to fit, 0.5 among them.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True, help="OpenMP threads.")
+@click.option("--promote/--no-promote", default=True, help="Let the model serve if it wins.  [default: promote]")
+@click.option("--json", "as_json", is_flag=True, help="Machine output on stdout.")
+def train(
+    logs: tuple[str, ...], store: str, fleets: tuple[str, ...], since_s: float, until_s: float, quantiles: str,
+    seed: int, threads: int, promote: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """Train TTFT and TPOT models from logged runs, check and publish them.
+
+    The new version serves (is promoted) only if it passes the release checks and beats both the closed-form prior
+    and the model that serves now on the newest part of the log.
+    """
+    from models.store import ModelStore
+    from planner.cli.model_tables import print_report
+    from planner.retrain import STEPS, retrain
+
+    job = _job(logs, fleets, (since_s, until_s), _levels(quantiles), (seed, threads), promote)
+    with RunProgress("training", STEPS) as progress:
+        done = retrain(job, ModelStore(Path(store)), progress.advance)
+    card = done.trained.card
+    if as_json:
+        values: dict[str, Any] = {
+            "version": done.version,
+            "promoted": done.promoted,
+            "reasons": list(done.verdict.reasons),
+            "data": card.data,
+            "report": card.report,
+            "checks": card.checks,
+            "importance": card.importance,
+            "skipped_files": done.skipped_files,
+        }
+        click.echo(json.dumps(_finite(values), indent=2))
+        return
+    for name, reason in done.skipped_files.items():
+        click.echo(f"skipped {name}: {reason}", err=True)
+    print_report(card)
+    state = "promoted" if done.promoted else "published, not promoted"
+    click.echo(f"{done.version}: {state}")
+    for reason in done.verdict.reasons:
+        click.echo(f"  {reason}")
+
+
+def _job(
+    logs: tuple[str, ...],
+    fleets: tuple[str, ...],
+    window_s: tuple[float, float],
+    quantiles: tuple[float, ...],
+    seed_threads: tuple[int, int],
+    promote: bool,
+) -> RetrainJob:
+    from data.catalog.load import load_catalog
+    from data.fleet.reference import REFERENCE_FLEETS, resolve_fleet
+    from models.gbm import BoostSettings
+    from models.hardware import fleet_kinds
+    from models.training import TrainingSettings
+    from planner.retrain import RetrainJob
+
+    known = [resolve_fleet(name) for name in fleets or REFERENCE_FLEETS]
+    seed, threads = seed_threads
+    return RetrainJob(
+        logs=[Path(log) for log in logs],
+        kinds=fleet_kinds(known, load_catalog()),
+        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        since_s=window_s[0],
+        until_s=window_s[1],
+        promote=promote,
+        settings=TrainingSettings(quantiles=quantiles, boost=BoostSettings(seed=seed, threads=threads)),
+    )
+
+
+def _levels(text: str) -> tuple[float, ...]:
+    try:
+        return tuple(sorted(float(part) for part in text.split(",")))
+    except ValueError as error:
+        expected = "levels such as 0.5,0.9"
+        raise SettingError("not a list of numbers", field="--quantiles", value=text, expected=expected) from error
+
+
+def _finite(value: Any) -> Any:
+    """JSON knows no NaN: what was not measured is null."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,303 @@
+"""TokenPilot: each part of its score, its fallbacks, its explanation and its line in the log."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from data.errors import SettingError
+from data.types import Slo
+from models.base import CategoryCodes, Prediction
+from models.features import INDEX
+from router.endpoints import EndpointTable
+from router.leases import LeaseBook
+from router.log_rows import decision_row
+from router.pilot_score import allowed_s, eviction_s, expected_tokens, harm_s, meets_targets, upper_z
+from router.policies.base import PolicyContext
+from router.prefix import EventPrefixIndex
+from router.registry import make_policy
+from router.tokenpilot import TokenPilot, TokenPilotSettings
+from router.types import FleetView, RouteRequest
+
+MakeTable = Callable[..., EndpointTable]
+MakeRequest = Callable[..., RouteRequest]
+MakeView = Callable[..., FleetView]
+
+
+class FixedPredictor:
+    """Answers given times by the row's position in the table, told by its in-flight tokens."""
+
+    version = "fixed"
+
+    def __init__(self, ttft: list[list[float]], tpot: list[list[float]]) -> None:
+        self.codes = CategoryCodes()
+        self.ttft, self.tpot = np.array(ttft), np.array(tpot)
+        self.asked: list[int] = []
+
+    def predict(self, features: np.ndarray) -> Prediction:
+        rows = features[:, INDEX["inflight_tokens"]].astype(int)
+        self.asked = rows.tolist()
+        return Prediction((0.5, 0.9), self.ttft[rows], self.tpot[rows], "fixed")
+
+
+def pilot(table: EndpointTable, predictor: Any = None, seed: int = 0, **settings: Any) -> TokenPilot:
+    return TokenPilot(TokenPilotSettings(**settings), PolicyContext(table, seed, predictor))
+
+
+def numbered(table: EndpointTable) -> EndpointTable:
+    """Mark each row so that ``FixedPredictor`` knows it."""
+    table.inflight_tokens[:] = np.arange(len(table))
+    return table
+
+
+def test_more_likely_to_meet_the_targets_wins(
+    make_table: MakeTable, make_request: MakeRequest, make_view: MakeView
+) -> None:
+    """A slower but safe endpoint beats a faster one that may break its TPOT target."""
+    table = numbered(make_table(2))
+    predictor = FixedPredictor([[0.2, 0.3], [0.5, 0.7]], [[0.045, 0.09], [0.045, 0.048]])
+    request = make_request(slo=Slo(ttft_s=2.0, tpot_s=0.05), expected_output_tokens=10.0)
+    policy = pilot(table, predictor, delay_price=0.3)
+    assert policy.choose(request, np.arange(2), make_view(table)) == 1
+
+
+@pytest.mark.parametrize("target", [1e6, 1e-6])
+def test_all_safe_or_none_orders_by_completion_time(
+    target: float, make_table: MakeTable, make_request: MakeRequest, make_view: MakeView
+) -> None:
+    table = numbered(make_table(3))
+    predictor = FixedPredictor([[0.9, 1.0], [0.2, 0.3], [0.1, 0.2]], [[0.01, 0.02], [0.01, 0.02], [0.05, 0.06]])
+    request = make_request(slo=Slo(ttft_s=target, tpot_s=target))
+    assert pilot(table, predictor).choose(request, np.arange(3), make_view(table)) == 1
+    # The round trip counts as waiting.
+    assert pilot(table, predictor).choose(request, np.arange(3), make_view(table, rtt_s=[0.0, 5.0, 9.0])) == 0
+
+
+def test_harm_to_others_moves_a_long_prompt_away_from_running_requests(
+    make_table: MakeTable, make_request: MakeRequest, make_view: MakeView
+) -> None:
+    """Equal predictions: the prompt goes where nobody decodes."""
+    table = numbered(make_table(2))
+    table.inflight[:], table.decoding[:] = [40, 0], [40, 0]
+    predictor = FixedPredictor([[0.5, 0.6]] * 2, [[0.01, 0.02]] * 2)
+    request = make_request(input_tokens=30_000)
+    chosen = {pilot(table, predictor, seed=s).choose(request, np.arange(2), make_view(table)) for s in range(10)}
+    assert chosen == {1}
+
+
+def test_near_ties_go_to_the_longest_prefix_then_to_chance(
+    make_table: MakeTable, make_request: MakeRequest, make_view: MakeView
+) -> None:
+    table = numbered(make_table(4))
+    index = EventPrefixIndex(4)
+    index.stored(1, (1, 2, 3))
+    index.stored(2, (1,))
+    predictor = FixedPredictor([[0.5, 0.6]] * 4, [[0.01, 0.02]] * 4)
+    request, view = make_request(block_hashes=(1, 2, 3, 4)), make_view(table, prefixes=index)
+    settings = {"near_tie": 0.5, "harm_price": 0.0, "eviction_price": 0.0}
+    for seed in range(5):
+        assert pilot(table, predictor, seed, **settings).choose(request, np.arange(4), view) == 1
+    plain = replace(request, block_hashes=())
+    policy = pilot(table, predictor, **settings)
+    assert {policy.choose(plain, np.arange(4), view) for _ in range(60)} == {0, 1, 2, 3}
+
+
+def test_prefix_is_left_when_its_holder_is_swamped(
+    make_table: MakeTable, make_request: MakeRequest, make_view: MakeView
+) -> None:
+    """Affinity and balance are one continuous cost."""
+    table = make_table(2)
+    index = EventPrefixIndex(2)
+    index.stored(0, tuple(range(1, 10)))
+    request = make_request(input_tokens=1000, block_hashes=tuple(range(1, 11)))
+    view = make_view(table, prefixes=index, now_s=1.0)
+    book = LeaseBook(table)
+    choices = []
+    for number in range(40):
+        choices.append(pilot(table).choose(request, np.arange(2), view))
+        book.open(make_request(request_id=number, input_tokens=2000), 0, 0.0, 1.0)
+    assert choices[0] == 0
+    assert choices[-1] == 1
+    assert choices == sorted(choices)
+
+
+def test_a_fast_gpu_takes_more(make_request: MakeRequest, make_table: MakeTable, make_view: MakeView) -> None:
+    specs = list(make_table(2).specs)
+    slow = replace(specs[1].times, p1=4e-4, d0=0.04)
+    table = EndpointTable([specs[0], replace(specs[1], times=slow)])
+    book, policy = LeaseBook(table), pilot(table)
+    for number in range(60):
+        request = make_request(request_id=number)
+        row = policy.choose(request, np.arange(2), make_view(table))
+        book.open(request, row, 0.0, 0.0)
+    assert table.inflight[0] > 2 * table.inflight[1] > 0
+
+
+def test_two_stages_keep_the_best_and_the_holders(
+    make_table: MakeTable, make_request: MakeRequest, make_view: MakeView
+) -> None:
+    table = numbered(make_table(50))
+    table.inflight[:] = table.decoding[:] = np.arange(50)  # later rows are busier
+    index = EventPrefixIndex(50)
+    index.stored(49, (1, 2))
+    index.stored(40, (1,))
+    predictor = FixedPredictor([[0.5, 0.6]] * 50, [[0.01, 0.02]] * 50)
+    policy = pilot(table, predictor, forest_candidates=4, forest_holders=2)
+    request = make_request(block_hashes=(1, 2, 3), expected_output_tokens=400.0)
+    policy.choose(request, np.arange(50), make_view(table, prefixes=index))
+    assert set(predictor.asked) == {0, 1, 2, 3, 40, 49}
+    only = np.array([7, 8, 9])
+    assert policy.choose(request, only, make_view(table, prefixes=index)) in only
+
+
+def test_f001_stale_reports_count_less_and_mark_the_decision(
+    make_table: MakeTable, make_request: MakeRequest, make_view: MakeView
+) -> None:
+    table = make_table(2)
+    table.reported_at_s[:] = [0.0, 0.1]
+    table.running[:], table.waiting[:], table.kv_use[:] = [0, 9], [0, 90], [0.0, 0.9]
+    table.inflight[:] = table.decoding[:] = [3, 1]
+    policy = pilot(table)
+    row = policy.choose(make_request(), np.arange(2), make_view(table, now_s=30.0))
+    assert row == 1  # the old report of a long queue is forgotten, own work in flight is not
+    assert policy.last_decision is not None
+    assert policy.last_decision.degraded == "stale_metrics"
+    table.reported_at_s[1] = 29.9
+    policy.choose(make_request(), np.arange(2), make_view(table, now_s=30.0))
+    assert policy.last_decision.degraded is None
+
+
+def test_f069_log_row_carries_the_prediction(
+    make_table: MakeTable, make_request: MakeRequest, make_view: MakeView
+) -> None:
+    table = numbered(make_table(2))
+    predictor = FixedPredictor([[0.5, 0.6], [9.0, 9.9]], [[0.01, 0.02], [0.05, 0.06]])
+    policy, request, view = pilot(table, predictor), make_request(3), make_view(table)
+    row = policy.choose(request, np.arange(2), view)
+    logged = decision_row(request, row, view, policy, 2, 0.0)
+    assert row == 0
+    assert logged["predicted_ttft_p50_s"] == 0.5
+    assert logged["predicted_ttft_p90_s"] == 0.6
+    assert logged["predicted_tpot_p50_s"] == 0.01
+    assert logged["predicted_tpot_p90_s"] == 0.02
+    assert logged["model_version"] == "fixed"
+    # A prediction for another request or endpoint is absent, never 0.
+    assert "predicted_ttft_p50_s" not in decision_row(make_request(4), row, view, policy, 2, 0.0)
+    assert "predicted_ttft_p50_s" not in decision_row(request, 1, view, policy, 2, 0.0)
+
+
+def test_f069_a_quantile_that_was_not_predicted_is_null(
+    make_table: MakeTable, make_request: MakeRequest, make_view: MakeView
+) -> None:
+    class MedianOnly(FixedPredictor):
+        def predict(self, features: np.ndarray) -> Prediction:
+            full = super().predict(features)
+            return Prediction((0.5,), full.ttft_s[:, :1], full.tpot_s[:, :1], "median")
+
+    table = numbered(make_table(1))
+    policy = pilot(table, MedianOnly([[0.5, 0.6]], [[0.01, 0.02]]))
+    policy.choose(make_request(), np.arange(1), make_view(table))
+    assert policy.last_decision is not None
+    assert policy.last_decision.ttft_p90_s is None
+    assert policy.last_decision.tpot_p90_s is None
+
+
+def test_explain_tells_what_choose_does(
+    make_table: MakeTable, make_request: MakeRequest, make_view: MakeView
+) -> None:
+    table = make_table(5)
+    table.inflight[:] = table.decoding[:] = [5, 1, 9, 3, 7]
+    policy, request, view = pilot(table), make_request(), make_view(table)
+    told = policy.explain(request, np.arange(5), view)
+    assert policy.last_decision is None
+    assert [score.chosen for score in told] == [True, False, False, False, False]
+    assert told[0].endpoint == policy.choose(request, np.arange(5), view)
+    assert [score.score for score in told] == sorted((score.score for score in told), reverse=True)
+    best = told[0]
+    assert best.features["input_tokens"] == 1000
+    assert best.score == pytest.approx(best.value - best.price)
+    assert best.value == pytest.approx(200 * best.meets_targets)
+    seconds = best.completion_s + best.harm_s + 3.0 * 1e-4 * 1000
+    assert best.price == pytest.approx(200 * seconds / (2.0 + 200 * 0.05))
+    assert best.ttft_upper_s > best.ttft_p50_s
+    assert best.upper_quantile == 0.9
+
+
+def test_probability_is_the_log_normal_through_both_quantiles(make_request: MakeRequest) -> None:
+    """Equation (1): at the upper quantile itself the probability is its level; targets multiply."""
+    prediction = Prediction((0.5, 0.9), np.array([[1.0, 2.0]]), np.array([[0.02, 0.04]]), "x")
+    none = np.zeros(1)
+
+    def chance(rtt: float = 0.0, **slo: float) -> float:
+        return float(meets_targets(make_request(slo=Slo(**slo)), prediction, none + rtt, 0.05)[0])
+
+    assert chance() == 1.0
+    assert chance(ttft_s=1.0) == pytest.approx(0.5)
+    assert chance(ttft_s=2.0) == pytest.approx(0.9)
+    assert chance(ttft_s=2.5, rtt=0.5) == pytest.approx(0.9)
+    assert chance(ttft_s=2.0, tpot_s=0.04) == pytest.approx(0.81)
+    assert chance(ttft_s=1.0, rtt=2.0) == pytest.approx(0.0, abs=1e-9)
+    assert chance(deadline_s=1.0 + 200 * 0.02) == pytest.approx(0.5)
+    assert chance(deadline_s=2.0 + 200 * 0.04) == pytest.approx(0.9)
+    assert upper_z((0.5,)) == math.inf
+
+
+def test_a_sharp_prediction_keeps_a_least_spread(make_request: MakeRequest) -> None:
+    sharp = Prediction((0.5, 0.9), np.array([[1.0, 1.0]]), np.array([[0.02, 0.02]]), "x")
+    request = make_request(slo=Slo(ttft_s=1.02))
+    assert 0.5 < float(meets_targets(request, sharp, np.zeros(1), 0.05)[0]) < 0.8
+
+
+def test_harm_and_eviction_by_hand(make_request: MakeRequest) -> None:
+    features = np.zeros((1, len(INDEX)))
+    values = {"uncached_tokens": 100, "hit_tokens": 50, "running": 4, "queue_depth": 2}
+    values |= {"p1": 1e-3, "p2": 1e-6, "d1": 1e-4, "d2": 1e-7}
+    for name, value in values.items():
+        features[0, INDEX[name]] = value
+    request = make_request(input_tokens=150, expected_output_tokens=10.0)
+    own = 1e-3 * 100 + 1e-6 * 100 * (50 + 50)
+    steps = 10 * (1e-4 + 1e-7 * (150 + 5))
+    assert harm_s(request, features)[0] == pytest.approx(own * 6 + steps * 4)
+    assert eviction_s(features)[0] == pytest.approx(0.1)
+
+
+def test_expected_tokens_and_allowed_time(make_request: MakeRequest) -> None:
+    assert expected_tokens(make_request(expected_output_tokens=900.0, output_budget=400)) == 400
+    assert expected_tokens(make_request(expected_output_tokens=0.0)) == 1
+    assert allowed_s(make_request(slo=Slo(ttft_s=2.0, tpot_s=0.05))) == pytest.approx(12.0)
+    assert allowed_s(make_request(slo=Slo(tpot_s=0.05))) == pytest.approx(10.0)
+    assert allowed_s(make_request(slo=Slo(deadline_s=60.0))) == 60.0
+    assert allowed_s(make_request(slo=Slo())) == 30.0
+    assert allowed_s(make_request(slo=Slo(ttft_s=0.0))) > 0
+
+
+def test_new_codes_after_a_model_swap_are_used(
+    make_table: MakeTable, make_request: MakeRequest, make_view: MakeView
+) -> None:
+    table = numbered(make_table(1))
+    predictor = FixedPredictor([[0.5, 0.6]], [[0.01, 0.02]])
+    policy = pilot(table, predictor)
+    before = policy.explain(make_request(), np.arange(1), make_view(table))[0].features["gpu_type"]
+    predictor.codes = CategoryCodes(("A100", "H100"), ("m@1",))
+    after = policy.explain(make_request(), np.arange(1), make_view(table))[0].features["gpu_type"]
+    assert (before, after) == (-1.0, 1.0)
+
+
+def test_settings_are_checked_and_seeds_repeat(
+    make_table: MakeTable, make_request: MakeRequest, make_view: MakeView
+) -> None:
+    table = make_table(8)
+    for bad in ({"delay_price": 0.0}, {"near_tie": 0.6}, {"forest_candidates": 0}, {"harm_price": -1}):
+        with pytest.raises(SettingError):
+            make_policy("tokenpilot", bad, table, 0)
+    runs = []
+    for _ in range(2):
+        policy = make_policy("tokenpilot", {}, table, 5)
+        runs.append([policy.choose(make_request(i), np.arange(8), make_view(table)) for i in range(30)])
+    assert runs[0] == runs[1]
+    assert len(set(runs[0])) > 3
