@@ -25,6 +25,18 @@ class FailureEvent:
     duration_s: float
     factor: float = 2.0
 
+    def __post_init__(self) -> None:
+        checks = (
+            ("at_s", self.at_s >= 0, "0 or more"),
+            ("kind", self.kind in ("crash", "slow", "hang"), "crash, slow or hang"),
+            ("duration_s", self.duration_s >= 0, "0 or more"),
+            ("factor", self.factor > 0, "above 0"),
+        )
+        for name, ok, expected in checks:
+            if not ok:
+                value = getattr(self, name)
+                raise SettingError("failure out of range", field=name, value=value, expected=expected)
+
 
 @dataclass(frozen=True, slots=True)
 class SimSettings:
@@ -71,6 +83,7 @@ class SimSettings:
             ("cancel_share", 0 <= self.cancel_share <= 1, "0 to 1"),
             ("retries", self.retries >= 0, "0 or more"),
             ("retry_backoff_s", self.retry_backoff_s >= 0, "0 or more"),
+            ("time_limit_s", self.time_limit_s is None or self.time_limit_s > 0, "above 0, or none"),
             ("timeline_s", self.timeline_s > 0, "above 0"),
         )
         for name, ok, expected in checks:

@@ -1,0 +1,257 @@
+"""The life of requests in a run: offered, routed, sent, served, and what clients do when that fails."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from data.fleet.types import Fleet, WorkloadClass
+from data.types import RefusalReason, Request, Slo, Status
+from planner.sim.accounts import Accounts, outcome_of
+from planner.sim.arrivals import Arrivals
+from planner.sim.clients import Clients, Deadlines
+from planner.sim.engines import Engines
+from planner.sim.events import EventQueue
+from planner.sim.flight import ClassState, Flight
+from planner.sim.lifecycle import Lifecycle
+from planner.sim.network import Network
+from planner.sim.router_side import Decision, RouterSide
+from planner.sim.sequence import Sequence
+
+UNKNOWN = "(unknown)"
+"""Group of requests whose class or tenant the fleet file does not name."""
+CRASHED = "crashed"
+NOT_CONNECTED = "not_connected"
+TIMED_OUT = "client_timeout"
+CLIENT_CANCELLED = "client_cancelled"
+
+
+class Simulation:
+    """Carries every request from its arrival to its end; see ``run`` for how the parts are put together.
+
+    Args:
+        fleet: Names of classes, tenants and models.
+        arrivals: Where ended requests are told, for closed-loop turns.
+        engines: The replicas.
+        lifecycle: Which of them are up.
+        router: The router.
+        network: Paths.
+        clients: Time-outs, cancels, retries.
+        events: The event queue that all parts share.
+        accounts: Counts and records.
+    """
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        arrivals: Arrivals,
+        engines: Engines,
+        lifecycle: Lifecycle,
+        router: RouterSide,
+        network: Network,
+        clients: Clients,
+        events: EventQueue,
+        accounts: Accounts,
+    ) -> None:
+        self._arrivals = arrivals
+        self._engines = engines
+        self._lifecycle = lifecycle
+        self._router = router
+        self._network = network
+        self._clients = clients
+        self._events = events
+        self._accounts = accounts
+        self._models = tuple(model.key for model in fleet.models)
+        self._tenants = {tenant.name: tenant for tenant in fleet.tenants}
+        self._classes = {kind.name: ClassState(kind) for kind in fleet.classes}
+        self._unknown_class = ClassState(WorkloadClass(UNKNOWN, Slo()))
+        self._deadlines = {
+            kind.name: Deadlines(timeout_s, events, self._on_timeout)
+            for kind in fleet.classes
+            if (timeout_s := clients.timeout_s(kind)) is not None
+        }
+        self._permitted: dict[tuple[str, str], list[bool]] = {}
+        self._fleet = fleet
+        self.endpoint_requests = [0] * len(engines.replicas)
+        self.open_requests = 0
+        """Requests that were offered and have not ended."""
+        self.last_change_s = -math.inf
+        """When a request was last offered or ended."""
+        engines.on_step = self._on_step
+        engines.on_kv = router.observer.kv_changed
+        lifecycle.on_lost = self._on_lost
+        lifecycle.on_left = router.left
+
+    def offer(self, request: Request, now_s: float) -> None:
+        """A request arrives for the first time. An empty name stands for the fleet's first of its kind."""
+        kind = request.workload_class or next(iter(self._classes), "")
+        tenant = request.tenant or next(iter(self._tenants), "")
+        state = self._classes.get(kind, self._unknown_class)
+        known_tenant = not self._tenants or tenant in self._tenants
+        groups = self._accounts.offered(state.kind.name, tenant if known_tenant else UNKNOWN)
+        self.open_requests += 1
+        self.last_change_s = now_s
+        model = request.model or (self._models[0] if self._models else "")
+        paths = self._network.paths(request.origin)
+        flight = Flight(request, state, groups, paths, now_s, model, tenant)
+        deadlines = self._deadlines.get(state.kind.name)
+        if deadlines is not None:
+            deadlines.watch(flight)
+        patience_s = self._clients.cancels_after_s(request, state.kind.slo)
+        if patience_s is not None:
+            self._events.push(now_s + patience_s, self._on_impatience, flight)
+        self._try(now_s, flight)
+
+    def _try(self, now_s: float, flight: Flight) -> None:
+        """Route the flight's current attempt."""
+        if not flight.open:
+            return
+        router = self._router
+        route = router.request(flight)
+        view = router.view(flight, now_s)
+        flight.decided_s = now_s
+        flight.first_s = flight.delivered_s = flight.engine_first_s = math.nan
+        flight.endpoint, flight.sequence = -1, None
+        if flight.state is self._unknown_class:
+            decision: Decision | RefusalReason = RefusalReason.UNKNOWN_CLASS
+        else:
+            decision = router.decide(route, flight, view)
+        if isinstance(decision, RefusalReason):
+            self._accounts.refused(route, view, router.policy)
+            self._ended(now_s, flight, Status.REJECTED, decision)
+            return
+        endpoint = decision.endpoint
+        self._accounts.decided(route, decision, router.policy)
+        flight.route, flight.endpoint, flight.active = route, endpoint, True
+        flight.lease = router.dispatch(route, decision)
+        self._count_dispatch(flight)
+        paths = flight.paths
+        delay_s = paths.half_rtt_s[endpoint] + paths.s_per_token[endpoint] * route.input_tokens
+        if delay_s > 0.0:
+            self._events.push(now_s + delay_s, self._deliver, (flight, flight.attempt))
+        else:
+            self._deliver(now_s, (flight, flight.attempt))
+
+    def _count_dispatch(self, flight: Flight) -> None:
+        endpoint = flight.endpoint
+        self.endpoint_requests[endpoint] += 1
+        self._lifecycle.in_flight[endpoint] += 1
+        key = flight.tenant, flight.model
+        permitted = self._permitted.get(key)
+        if permitted is None:
+            permitted = self._permitted[key] = self._permitted_rows(*key)
+        if not permitted[endpoint]:
+            self._accounts.meter.residency_breaches += 1
+
+    def _permitted_rows(self, tenant: str, model: str) -> list[bool]:
+        """Where this tenant's requests may run, worked out from the fleet file and not from the filters."""
+        specs = self._router.table.specs
+        if not self._tenants:
+            return [True] * len(specs)
+        sites = {site.name: site for site in self._fleet.sites}
+        return [self._fleet.may_use(self._tenants[tenant], sites[spec.site], model) for spec in specs]
+
+    def _deliver(self, now_s: float, argument: tuple[Flight, int]) -> None:
+        """The prompt reaches the engine."""
+        flight, attempt = argument
+        if not flight.active or flight.attempt != attempt:
+            return
+        endpoint, request = flight.endpoint, flight.request
+        if not self._lifecycle.up(endpoint):
+            self._back(now_s, self._on_refused, flight, (Status.FAILED, NOT_CONNECTED))
+            return
+        flight.delivered_s = now_s
+        flight.sequence = self._engines.accept(endpoint, request, flight, now_s)
+        if flight.sequence is None:
+            self._back(now_s, self._on_refused, flight, (Status.REJECTED, RefusalReason.CONTEXT_TOO_LONG))
+
+    def _back(self, now_s: float, handler: Any, flight: Flight, what: Any) -> None:
+        """Something comes back from the engine: it is half a round trip under way."""
+        half_s = flight.paths.half_rtt_s[flight.endpoint]
+        argument = (flight, flight.attempt, what)
+        if half_s > 0.0:
+            self._events.push(now_s + half_s, handler, argument)
+        else:
+            handler(now_s, argument)
+
+    def _on_step(self, now_s: float, firsts: list[Sequence], ended: list[Sequence]) -> None:
+        for sequence in firsts:
+            flight: Flight = sequence.owner
+            flight.engine_first_s = now_s
+            self._back(now_s, self._on_first, flight, None)
+        for sequence in ended:
+            self._back(now_s, self._on_completed, sequence.owner, now_s)
+
+    def _on_lost(self, now_s: float, lost: list[Sequence]) -> None:
+        for sequence in lost:
+            self._back(now_s, self._on_refused, sequence.owner, (Status.FAILED, CRASHED))
+
+    def _on_first(self, now_s: float, argument: tuple[Flight, int, None]) -> None:
+        flight, attempt, _ = argument
+        if flight.active and flight.attempt == attempt:
+            flight.first_s = now_s
+            self._router.first_token(flight, now_s)
+
+    def _on_completed(self, now_s: float, argument: tuple[Flight, int, float]) -> None:
+        flight, attempt, engine_end_s = argument
+        if flight.active and flight.attempt == attempt:
+            self._ended(now_s, flight, Status.COMPLETED, "", engine_end_s=engine_end_s)
+
+    def _on_refused(self, now_s: float, argument: tuple[Flight, int, tuple[Status, str]]) -> None:
+        flight, attempt, (status, reason) = argument
+        if flight.active and flight.attempt == attempt:
+            self._ended(now_s, flight, status, reason)
+
+    def _on_timeout(self, now_s: float, flight: Flight) -> None:
+        if math.isnan(flight.first_s):
+            self._cancel(now_s, flight, TIMED_OUT)
+
+    def _on_impatience(self, now_s: float, flight: Flight) -> None:
+        if flight.open:
+            self._cancel(now_s, flight, CLIENT_CANCELLED)
+
+    def _cancel(self, now_s: float, flight: Flight, reason: str) -> None:
+        sequence, endpoint = flight.sequence, flight.endpoint
+        progress = None
+        if flight.active and sequence is not None:
+            # The engine hears of it at once; half a round trip more or less changes nothing that is counted.
+            progress = self._engines.cancel(endpoint, sequence, now_s)
+        self._ended(now_s, flight, Status.CANCELLED, reason, progress=progress)
+
+    def _ended(
+        self,
+        now_s: float,
+        flight: Flight,
+        status: Status,
+        reason: str,
+        engine_end_s: float = math.nan,
+        progress: tuple[int, int] | None = None,
+    ) -> None:
+        """The current attempt has ended: release, record, then end the request or try again."""
+        outcome = outcome_of(now_s, flight, status, reason, progress)
+        if flight.active or status is Status.REJECTED:
+            self._accounts.attempt(flight, outcome, engine_end_s, progress)
+        if flight.active:
+            flight.active = False
+            # The sequence points back at the flight: without this only the garbage collector could free them.
+            flight.sequence = None
+            self._router.finished(flight, outcome)
+            self._lifecycle.flight_ended(flight.endpoint, now_s)
+        if status is Status.COMPLETED:
+            self._accounts.completed(flight, outcome)
+            self._close(now_s, flight, completed=True)
+            return
+        retry_s = self._clients.retry_after_s(flight.attempt, status, reason)
+        if retry_s is None:
+            self._accounts.gave_up(flight, status)
+            self._close(now_s, flight, completed=False)
+            return
+        self._accounts.repeated(flight)
+        flight.attempt += 1
+        self._events.push(now_s + retry_s, self._try, flight)
+
+    def _close(self, now_s: float, flight: Flight, completed: bool) -> None:
+        flight.open = False
+        self.open_requests -= 1
+        self.last_change_s = now_s
+        self._arrivals.ended(flight.request.request_id, now_s, completed)
