@@ -4,9 +4,9 @@ Closed form from the catalog's step times (``data.catalog.types.ServiceTimes``),
 
 - *Variable work* of one request: ``W = prefill(u after h) − p0 + L·(d1 + d2·k)``, with ``u`` uncached and ``h``
   cached prompt tokens, ``L`` output tokens and ``k = u + h + L/2`` KV tokens held on average.
-- *Step time* at rate ``λ`` (requests/s): a step costs its fixed part ``f`` once (``d0``, or ``max(p0, d0)`` when a
-  prefill is in it, plus saturating decode and host time) and the variable work of everything in it, so
-  ``τ = f / (1 − λW)``; by Little's law the batch is ``B = λLτ``.
+- *Step time* at rate ``λ`` (requests/s): a step costs its fixed part ``f`` once (the weights: ``d0`` and the
+  saturating decode, or ``p0`` if that is more and a prefill is in it; and host time) and the variable work of
+  everything in it, so ``τ = f / (1 − λW)``; by Little's law the batch is ``B = λLτ``.
 - *TPOT* of a request is the mean of ``τ`` over its own steps; the prefills that fall into them are Poisson, so
   its quantile is ``τ + z·P·sqrt(λlτ·(1 + v²))/l``, where ``P`` is the variable prefill time of one request, ``v``
   the variation of lengths and ``l`` a short answer (one standard deviation below the mean of its logarithm).
@@ -35,6 +35,9 @@ from data.types import FloatArray, Slo
 
 BISECTIONS = 50
 SUBSTITUTIONS = 20
+OWN_VARIATION = 0.5
+"""Beyond this spread of lengths a request's own prompt does not count against the rate: prompts so long miss the
+target on an idle replica too, and no replica more would help them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +129,8 @@ def operating_point(
     fresh = shape.input_tokens - cached
     length = shape.output_tokens
     held = shape.input_tokens + length / 2
-    prefill = times.prefill_s(fresh, cached) - times.p0
+    # Attention grows with the square of the prompt: its mean needs the second moment of the lengths.
+    prefill = times.prefill_s(fresh, cached) - times.p0 + times.p2 * (fresh * shape.length_variation) ** 2 / 2
     work = prefill + length * (times.d1 + times.d2 * held)
     idle = 1.0 - rate * work
     if idle <= settings.rate_limit:
@@ -142,7 +146,7 @@ def operating_point(
     steps = fresh / room
     wait = 0.0 if steady else _wait_quantile(rate, prefill + steps * per_step, shape, settings)
     # A long prompt takes longer for its owner too; below one step it does not matter.
-    longer = 1.0 + shape.length_variation * z * min(steps, 1.0)
+    longer = 1.0 + min(shape.length_variation, OWN_VARIATION) * z * min(steps, 1.0)
     ttft = wait + (prefill + max(steps, 1.0) * per_step) * longer + step / 2
     fits = batch + z * math.sqrt(batch) <= limits.max_num_seqs and batch * held <= limits.kv_capacity_tokens
     if not steady:
@@ -154,8 +158,8 @@ def _steady_step(times: ServiceTimes, rate: float, length: float, idle: float) -
     """Step time and batch: its fixed part depends on both, so a few rounds of substitution from below."""
     step, batch = (times.d0 + times.host_overhead) / idle, 0.0
     for _ in range(SUBSTITUTIONS):
-        with_prefill = max(times.p0 - times.d0, 0.0) * min(rate * step, 1.0)
         fixed = times.decode_fixed_s(max(batch, 1.0)) - times.d1 * max(batch, 1.0)
+        with_prefill = max(times.p0 - fixed, 0.0) * min(rate * step, 1.0)
         step = (fixed + with_prefill + times.host_overhead) / idle
         batch = rate * length * step
     return step, batch

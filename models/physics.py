@@ -6,11 +6,11 @@ seconds of variable prefill time, ``e`` seconds already spent on the head of tha
 ``D(n) = d0 + d1·n + d_sat·(1 − exp(−n/sat_batch))`` the part of a decode step that does not depend on KV:
 
 (1)  ``own  = p1·u + p2·u·(h + u/2)``                      variable prefill time of the request
-(2)  ``fix  = max(p0, d0) + D(r) − d0 + d2·k + host``      what each mixed step costs besides
+(2)  ``fix  = max(p0, D(r) − d1·r) + d1·r + d2·k + host``  what each mixed step costs besides
 (3)  ``b    = max(B − r, B/4)``                            prefill tokens of one step
 (4)  ``left = max(S + fix·W/b − e, f·(S + fix·W/b))``      until the queue ahead is done
 (5)  ``room = life·max(0, k + W + u − C)/C``               until KV memory is free
-(6)  ``TTFT = left + room + own + fix·max(1, u/b) + (1/2)·min(1, r + q)·(fix − max(p0, d0) + d0)``
+(6)  ``TTFT = left + room + own + fix·max(1, u/b) + (1/2)·min(1, r + q)·(D(r) + d2·k + host)``
 (7)  ``TPOT = D(r + q + 1) + d2·min(k + W + u + h, max(C, u + h)) + host + x·S/n``
 
 In (7) everybody ahead has joined the batch, and the prefill that arrives meanwhile is taken to resemble what waits
@@ -94,19 +94,20 @@ def prior_times(features: FeatureMatrix, settings: PriorSettings) -> PriorTimes:
     k = np.maximum(columns[_KV_TOKENS], columns[_KV_USE] * capacity)
     own = (p1 + p2 * (h + 0.5 * u)) * u  # (1)
     size = r + q + 1.0
-    batch, step = d1 * r + d2 * k + host, d0 + d1 * size + host
+    loose, weights, step = d1 * r + d2 * k + host, d0, d0 + d1 * size + host
     if d_sat.any():  # only mixtures of experts
         rate = -1.0 / np.maximum(sat_batch, 1e-9)
-        batch, step = batch - d_sat * np.expm1(rate * r), step - d_sat * np.expm1(rate * size)
-    fix = np.maximum(p0, d0) + batch  # (2)
+        weights, step = d0 - d_sat * np.expm1(rate * r), step - d_sat * np.expm1(rate * size)
+    fix = np.maximum(p0, weights) + loose  # (2)
+    decode = weights + loose
     step_tokens = np.maximum(np.maximum(budget - r, 0.25 * budget), 1.0)  # (3)
     ahead = s + fix * waiting / step_tokens
     left = np.maximum(ahead - elapsed, settings.head_floor * ahead)  # (4)
     occupied = k + waiting + u
-    life = settings.decode_tokens * (d0 + batch)
+    life = settings.decode_tokens * decode
     room = life * np.maximum(occupied - capacity, 0.0) / np.maximum(capacity, 1.0)  # (5)
     delay = left + room
-    begin = own + fix * np.maximum(1.0, u / step_tokens) + 0.5 * np.minimum(1.0, r + q) * (d0 + batch)
+    begin = own + fix * np.maximum(1.0, u / step_tokens) + 0.5 * np.minimum(1.0, r + q) * decode
     ttft = delay + begin  # (6)
     read = np.minimum(occupied + h, np.maximum(capacity, u + h))
     tpot = step + d2 * read + (settings.interference / settings.decode_tokens) * s  # (7)

@@ -6,6 +6,7 @@ does better by pooling, which the capacity split takes into account.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from dataclasses import dataclass
 
@@ -47,11 +48,20 @@ class CapacityTable:
         return [c for name, c in sorted(self.configs.items()) if c.config.model == model]
 
 
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """Mean prompt and output tokens, and the variation of prompts (standard deviation over mean)."""
+
+    prompt: float
+    output: float
+    variation: float
+
+
 def capacity_table(
     fleet: Fleet, catalog: Catalog, demand: DemandTable, settings: PlannerSettings
 ) -> CapacityTable:
     """The table for a fleet; lengths that the demand has measured replace those that the classes declare."""
-    shapes = _measured_shapes(demand)
+    shapes = _measured_shapes(demand, settings)
     configs: dict[str, ConfigCapacity] = {}
     unknown: dict[str, str] = {}
     for config in fleet.configs:
@@ -78,6 +88,7 @@ def capacity_table(
             gpu.power_kw * config.tensor_parallel,
             gpu.price_per_hour * config.tensor_parallel,
             groups,
+            settings.pool_replicas,
         )
     return CapacityTable(configs, unknown)
 
@@ -87,25 +98,38 @@ def _group(
     limits: ReplicaLimits,
     model: Model,
     kind: WorkloadClass,
-    measured: tuple[float, float] | None,
+    measured: Lengths | None,
     settings: PlannerSettings,
 ) -> GroupRate:
-    prompt, output = measured or (float(kind.expected_input_tokens), float(kind.expected_output_tokens))
-    if prompt + output > model.context_limit_tokens:
+    lengths = measured or Lengths(
+        float(kind.expected_input_tokens), float(kind.expected_output_tokens), settings.length_variation
+    )
+    if lengths.prompt + lengths.output > model.context_limit_tokens:
         return GroupRate(0.0, 0.0)
-    shape = ClassShape(prompt, output, settings.hit_share, settings.length_variation)
+    shape = ClassShape(lengths.prompt, lengths.output, settings.hit_share, lengths.variation)
     return group_rate(facts.times, limits, shape, kind.slo, settings.capacity)
 
 
-def _measured_shapes(demand: DemandTable) -> dict[tuple[str, str], tuple[float, float]]:
-    """Mean prompt and output lengths by (model, class), weighted by requests, where they were measured."""
-    sums: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
+def _measured_shapes(demand: DemandTable, settings: PlannerSettings) -> dict[tuple[str, str], Lengths]:
+    """Lengths by (model, class), weighted by requests, where they were measured.
+
+    Tenants of one class differ: the variation is that of their mixture, by its second moment.
+    """
+    sums: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0.0] * 4)
     for row in demand.rows:
         if row.input_tokens is None or row.output_tokens is None or row.median <= 0:
             continue
+        variation = settings.length_variation if row.input_variation is None else row.input_variation
         requests = row.median / row.output_tokens
         total = sums[row.model, row.workload_class]
         total[0] += requests
         total[1] += requests * row.input_tokens
         total[2] += requests * row.output_tokens
-    return {key: (max(prompt / n, 1.0), max(output / n, 1.0)) for key, (n, prompt, output) in sums.items()}
+        total[3] += requests * row.input_tokens**2 * (1.0 + variation**2)
+    return {key: _lengths(*total) for key, total in sums.items()}
+
+
+def _lengths(requests: float, prompts: float, outputs: float, squares: float) -> Lengths:
+    mean = prompts / requests
+    variation = math.sqrt(max(squares / requests / mean**2 - 1.0, 0.0))
+    return Lengths(max(mean, 1.0), max(outputs / requests, 1.0), variation)

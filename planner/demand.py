@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from statistics import NormalDist
 
@@ -32,6 +32,7 @@ class DemandRow:
     Attributes:
         quantiles: Output tokens/s at ``LEVELS``, never falling, each >= 0 and finite.
         input_tokens, output_tokens: Mean lengths where they were measured, else ``None``.
+        input_variation: Standard deviation of prompt lengths over their mean where it was measured, else ``None``.
     """
 
     model: str
@@ -41,6 +42,7 @@ class DemandRow:
     quantiles: tuple[float, ...]
     input_tokens: float | None = None
     output_tokens: float | None = None
+    input_variation: float | None = None
 
     @property
     def key(self) -> CommodityKey:
@@ -165,14 +167,10 @@ def demand_table(
         quantiles, bad = clamp_forecast(row.quantiles)
         clamped += bad
         key = row.key
-        grouped[key].append(DemandRow(*key, quantiles, row.input_tokens, row.output_tokens))
+        grouped[key].append(replace(row, quantiles=quantiles))
     merged = [
-        found[0]
-        if len(found) == 1
-        else DemandRow(
-            *key, merge_quantiles([r.quantiles for r in found]), found[0].input_tokens, found[0].output_tokens
-        )
-        for key, found in grouped.items()
+        found[0] if len(found) == 1 else replace(found[0], quantiles=merge_quantiles([r.quantiles for r in found]))
+        for found in grouped.values()
     ]
     lines = list(notes)
     if clamped:

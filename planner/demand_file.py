@@ -51,6 +51,8 @@ class DemandEntry:
     """No data: hold what runs."""
     input_tokens: float | None = None
     output_tokens: float | None = None
+    input_variation: float | None = None
+    """Standard deviation of prompt lengths over their mean."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,7 @@ BOOK = RuleBook(
             "counter": NOT_NEGATIVE,
             "input_tokens": Rule(minimum=1),
             "output_tokens": Rule(minimum=1),
+            "input_variation": Rule(minimum=0, maximum=20),
         },
     },
 )
@@ -147,6 +150,7 @@ def _table(content: DemandFile) -> DemandTable:
     notes: list[str] = []
     for entry in content.demand:
         key = (entry.model, entry.workload_class, entry.tenant, entry.origin)
+        lengths = (entry.input_tokens, entry.output_tokens, entry.input_variation)
         rate = entry.tokens_per_s
         if entry.counter:
             reading = read_counter(entry.counter[0], entry.counter[1], content.window_s)
@@ -154,12 +158,12 @@ def _table(content: DemandFile) -> DemandTable:
             if reading.kind is CounterKind.RESET:
                 notes.append(f"counter of {'/'.join(key)} was reset; counted from 0")
         if entry.quantiles:
-            rows.append(DemandRow(*key, entry.quantiles, entry.input_tokens, entry.output_tokens))
+            rows.append(DemandRow(*key, entry.quantiles, *lengths))
         elif rate is None:
             missing.append(key)
         else:
             quantiles = spread_quantiles(rate, content.spread)
-            rows.append(DemandRow(*key, quantiles, entry.input_tokens, entry.output_tokens))
+            rows.append(DemandRow(*key, quantiles, *lengths))
     if missing:
         notes.append(f"{len(missing)} commodities have no data; the replicas of their models are held")
     return demand_table(rows, missing, notes)

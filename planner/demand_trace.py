@@ -56,7 +56,7 @@ def demand_from_trace(batches: Iterable[TraceBatch], fleet: Fleet, window: Trace
     """
     defaults = _defaults(fleet, window)
     sums: dict[CommodityKey, dict[int, float]] = defaultdict(lambda: defaultdict(float))
-    lengths: dict[CommodityKey, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
+    lengths: dict[CommodityKey, list[float]] = defaultdict(lambda: [0.0] * 4)
     unknown: Counter[str] = Counter()
     last_s = window.start_s
     for batch in batches:
@@ -79,9 +79,11 @@ def demand_from_trace(batches: Iterable[TraceBatch], fleet: Fleet, window: Trace
             output = float(batch.output_tokens[i])
             sums[key][int((at - window.start_s) // window.bin_s)] += output
             counted = lengths[key]
+            prompt = float(batch.input_tokens[i])
             counted[0] += 1
-            counted[1] += float(batch.input_tokens[i])
+            counted[1] += prompt
             counted[2] += output
+            counted[3] += prompt * prompt
     if not sums:
         why = "; ".join(f"{count} {what}" for what, count in sorted(unknown.items())) or "no request in the window"
         raise InputError(f"no demand found: {why}", expected="requests of the fleet's models, classes and tenants")
@@ -146,5 +148,7 @@ def _row(
         covered = min(window.bin_s, max(span_s - place * window.bin_s, min(window.bin_s, 1.0)))
         rates[place] += tokens / covered
     values = np.quantile(rates * window.scale, LEVELS)
-    requests, prompt, output = lengths
-    return DemandRow(*key, tuple(float(v) for v in values), prompt / requests, output / requests)
+    requests, prompt, output, squares = lengths
+    mean = prompt / requests
+    variation = float(np.sqrt(max(squares / requests - mean * mean, 0.0))) / mean
+    return DemandRow(*key, tuple(float(v) for v in values), mean, output / requests, variation)

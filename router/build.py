@@ -57,6 +57,7 @@ def endpoint_specs(fleet: Fleet, catalog: CatalogLookup, placement: Sequence[Pla
                 max_seqs=model.engine.max_num_seqs,
                 context_limit_tokens=model.context_limit_tokens,
                 prefix_block_tokens=model.engine.block_tokens,
+                load_s=facts.load_s,
             )
             for number in range(first, first + placed.replicas)
         ]

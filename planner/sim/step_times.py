@@ -23,13 +23,13 @@ class StepTimes:
         times: Coefficients of the catalog.
     """
 
-    __slots__ = ("_fixed", "_times", "d2", "host", "p0", "p1", "p2")
+    __slots__ = ("_fixed", "_times", "d1", "d2", "host", "p0", "p1", "p2")
 
     def __init__(self, times: ServiceTimes) -> None:
         self._times = times
         self._fixed: dict[int, float] = {0: 0.0}
         self.p0, self.p1, self.p2 = float(times.p0), float(times.p1), float(times.p2)
-        self.d2 = float(times.d2)
+        self.d1, self.d2 = float(times.d1), float(times.d2)
         self.host = float(times.host_overhead)
 
     def decode_base_s(self, batch: int) -> float:
@@ -50,7 +50,7 @@ class StepTimes:
     def mixed_step_s(self, chunks: Sequence[tuple[int, int]], batch: int, kv_tokens: int) -> float:
         """A step with prefill chunks ``(tokens, tokens before them)`` and a decode batch that may be empty.
 
-        The larger fixed part is paid once, the variable parts of both add up (equation 2).
+        The weights are read once, whoever needs them; the variable parts of both add up (equation 2).
         """
         p1, p2 = self.p1, self.p2
         variable = 0.0
@@ -58,9 +58,9 @@ class StepTimes:
             variable += tokens * (p1 + p2 * (before + tokens / 2))
         if not batch:
             return self.p0 + variable + self.host
-        d0 = self._times.d0
-        decode = self.decode_base_s(batch) + self.d2 * kv_tokens - d0
-        return max(self.p0, d0) + variable + decode + self.host
+        per_sequence = self.d1 * batch
+        weights = max(self.p0, self.decode_base_s(batch) - per_sequence)
+        return weights + variable + per_sequence + self.d2 * kv_tokens + self.host
 
 
 def run_s(first: float, growth: float, factor: float, steps: int) -> float:

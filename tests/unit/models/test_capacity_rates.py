@@ -108,3 +108,10 @@ def test_every_shipped_way_to_run_a_model_has_a_sane_rate() -> None:
     pair = [catalog.facts("llama-3.1-8b", gpu, 1) for gpu in ("A100", "H100", "H200")]
     rates = [replica_rate(f.times, ReplicaLimits(f.kv_capacity_tokens, 256, 8192), SHAPE, SLO) for f in pair]
     assert rates == sorted(rates)
+
+
+def test_a_heavy_tail_of_lengths_lowers_the_rate_but_not_to_nothing() -> None:
+    """Prompts that miss on an idle replica too are no reason to ask for more replicas."""
+    rates = [replica_rate(TIMES, LIMITS, replace(SHAPE, length_variation=v), SLO) for v in (0.0, 0.5, 1.0, 2.0)]
+    assert rates == sorted(rates, reverse=True)
+    assert rates[-1] > 0.1 * rates[0]
