@@ -88,8 +88,12 @@ def _new_log(folder: Path | None) -> Iterator[LogWriter | None]:
         raise InputError(
             "not an empty folder", source=str(folder), field="--log", expected="a new or empty folder"
         )
-    if not folder.absolute().parent.is_dir():
-        raise InputError("no such folder", source=str(folder.absolute().parent), field="--log")
+    try:
+        folder.absolute().parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"cannot make the folder above it: {error.strerror}", source=str(folder), field="--log"
+        ) from error
     aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".part", dir=folder.absolute().parent))
     try:
         with LogWriter(aside, LogSettings(rotate_age_s=None), writer_id="run") as writer:

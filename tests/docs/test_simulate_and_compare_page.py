@@ -23,7 +23,6 @@ COMMANDS = [
 @pytest.mark.parametrize("line", COMMANDS)
 def test_command_runs(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "runs").mkdir()
     argv = shlex.split(line)[1:]
     if argv[0] == "compare":
         argv += ["--workers", "1"]
