@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from planner.cli.models_drift import drift
+
 if TYPE_CHECKING:
     from models.store import ModelStore
 
@@ -18,6 +20,9 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Machine outp
 @click.group()
 def models() -> None:
     """List, show, compare, promote and roll back trained latency models."""
+
+
+models.add_command(drift)
 
 
 @models.command("list")
