@@ -26,6 +26,7 @@ MODULES = (
     "benchmarks.bench_tokenpilot",
     "benchmarks.bench_placement",
     "benchmarks.bench_capacity",
+    "benchmarks.bench_output_length",
     "benchmarks.bench_policies",
 )
 RESULTS = Path(__file__).parent / "results" / "latest.json"

@@ -46,9 +46,11 @@ class Prediction:
         quantiles: Levels, ascending, 0.5 among them.
         ttft_s: Shape (candidates, quantiles), non-decreasing along the second axis.
         tpot_s: The same for the time per output token.
-        source: ``"prior"`` or the version of the model that answered.
+        source: ``"prior"`` or the version of the model that answered; ``MODEL+PRIOR`` where both did.
         extrapolated: Shape (candidates,): the row lies outside what the model was trained on (or is of an unknown
             category); ``None`` = the question does not arise.
+        drifted: Shape (candidates,): the model has drifted for the row's group and the prior answered it;
+            ``None`` = nothing has drifted.
     """
 
     quantiles: tuple[float, ...]
@@ -56,6 +58,16 @@ class Prediction:
     tpot_s: FloatArray
     source: str
     extrapolated: BoolArray | None = None
+    drifted: BoolArray | None = None
+
+    def is_drifted(self, row: int) -> bool:
+        """Whether the prior answered this row because the model has drifted."""
+        return self.drifted is not None and bool(self.drifted[row])
+
+    def row_source(self, row: int) -> str:
+        """Who answered for one row."""
+        model, _, prior = self.source.partition("+")
+        return (prior or model) if self.is_drifted(row) else model
 
     @property
     def median_column(self) -> int:

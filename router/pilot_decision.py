@@ -89,10 +89,17 @@ def last_decision(request: RouteRequest, scored: Scored, best: int, candidates: 
         ttft_p90_s=None if upper is None else float(prediction.ttft_s[best, upper]),
         tpot_p50_s=float(prediction.tpot_s[best, middle]),
         tpot_p90_s=None if upper is None else float(prediction.tpot_s[best, upper]),
-        model_version=prediction.source,
+        model_version=prediction.row_source(best),
         candidates=candidates,
-        degraded="stale_metrics" if newest_age_s > STALE_S else None,
+        degraded=_degraded(newest_age_s, prediction.is_drifted(best)),
     )
+
+
+def _degraded(newest_age_s: float, drifted: bool) -> str | None:
+    """What the decision had to do without, worst first."""
+    if newest_age_s > STALE_S:
+        return "stale_metrics"
+    return "drift" if drifted else None
 
 
 def candidate_score(scored: Scored, position: int, chosen: bool) -> CandidateScore:
