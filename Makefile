@@ -4,7 +4,7 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check bench slow clean help
+.PHONY: demo test lint check bench slow clean help
 
 help:
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/'
@@ -21,11 +21,13 @@ demo: $(VENV)/installed ## run the whole loop on the built-in four-site fleet; w
 test: $(VENV)/installed ## the test suite without the slow set
 	$(BIN)/pytest
 
-check: $(VENV)/installed ## everything that must be green before a commit lands
+lint: $(VENV)/installed ## format, lint, types and import layers
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+check: lint ## everything that must be green before a commit lands, tests with branch coverage
 	$(BIN)/pytest --cov --cov-report=term:skip-covered
 
 bench: $(VENV)/installed ## re-run the benchmarks; writes benchmarks/results/latest.json

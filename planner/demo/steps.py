@@ -38,7 +38,8 @@ LOGGED_POLICIES = ("random", "least_request", "kv_cost_dynamo", "tokenpilot")
 """What routed while the training log was written: a fleet that has tried several things."""
 LOGGED_SPEEDS = (0.7, 1.0, 1.2, 1.1)
 """Arrival speed of each logged run, so that the log holds quiet and busy hours."""
-RUNNING, PLANNED = "before the plan", "on the plan"
+UNPLANNED = "unplanned"
+"""Marks the arms that run on the placement before the plan."""
 SCATTER_POINTS = 1500
 
 
@@ -114,8 +115,8 @@ def demo_arms(store: Path | None, plan: Path) -> list[Arm]:
     if model is not None:
         arms.append(Arm("tokenpilot, prior only", "tokenpilot", {}, None, planned))
     return [
-        Arm(f"least_request, {RUNNING}", "least_request"),
-        Arm(f"tokenpilot, {RUNNING}", "tokenpilot", {}, model),
+        Arm(f"least_request, {UNPLANNED}", "least_request"),
+        Arm(f"tokenpilot, {UNPLANNED}", "tokenpilot", {}, model),
         *arms,
         Arm("tokenpilot", "tokenpilot", {}, model, planned),
     ]

@@ -64,7 +64,7 @@ def colour(name: str) -> dict[str, str]:
     return {"$colour": name}
 
 
-def label(text: str, limit: int = 22) -> str:
+def label(text: str, limit: int = 24) -> str:
     """A name for use inside a chart: escaped, as plotly reads markup in labels; a long one loses its middle."""
     short = text if len(text) <= limit else f"{text[: limit // 2]}…{text[1 + limit // 2 - limit :]}"
     return html.escape(short, quote=False)

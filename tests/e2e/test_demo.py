@@ -27,7 +27,7 @@ def test_the_loop_runs_from_trace_to_report(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)["comparison"]
     figures = {arm["name"]: arm for arm in result["arms"]}
-    assert {"tokenpilot", "round_robin", "least_request, before the plan"} <= set(figures)
+    assert {"tokenpilot", "round_robin", "least_request, unplanned"} <= set(figures)
     plan = read_plan(out / "plan.json")
     assert plan.objective <= plan.bound * (1 + 1e-6)
     page = (out / "report.html").read_text()
