@@ -27,6 +27,7 @@ MODULES = (
     "benchmarks.bench_placement",
     "benchmarks.bench_capacity",
     "benchmarks.bench_output_length",
+    "benchmarks.bench_forecast",
     "benchmarks.bench_policies",
 )
 RESULTS = Path(__file__).parent / "results" / "latest.json"

@@ -9,6 +9,9 @@
       - {model: assistant@v1, workload_class: batch, tenant: shop, origin: A, quantiles: [700, 900, 1100, 1300]}
       - {model: coder@v1, workload_class: batch, tenant: shop, origin: A, counter: [5120, 5120]}   # no traffic
       - {model: coder@v1, workload_class: interactive, tenant: shop, origin: A, missing: true}     # no data
+      - {model: coder@v1, workload_class: batch, tenant: lab, origin: A, quantiles: [5, 7, 9, 12], missing: true}
+
+The last one is a forecast made while no data comes in: its model may grow, not shrink.
 """
 
 from __future__ import annotations
@@ -35,7 +38,10 @@ from planner.demand import (
 
 @dataclass(frozen=True, slots=True)
 class DemandEntry:
-    """One line of the file: exactly one of ``tokens_per_s``, ``quantiles``, ``counter`` and ``missing``."""
+    """One line of the file: exactly one of ``tokens_per_s``, ``quantiles``, ``counter`` and ``missing``.
+
+    Only ``quantiles`` and ``missing`` may stand together.
+    """
 
     model: str
     workload_class: str
@@ -129,7 +135,8 @@ def _faults(content: DemandFile, fleet: Fleet) -> list[Fault]:
                     Fault(("demand", i, name), f"not in fleet {fleet.name}", value=value, expected=expected)
                 )
         given = [entry.tokens_per_s is not None, bool(entry.quantiles), bool(entry.counter), entry.missing]
-        if sum(given) != 1:
+        forecast_blind = given == [False, True, False, True]
+        if sum(given) != 1 and not forecast_blind:
             expected = "exactly one of tokens_per_s, quantiles, counter, missing"
             faults.append(Fault(("demand", i), f"{sum(given)} kinds of demand given", expected=expected))
         if entry.quantiles and len(entry.quantiles) != len(LEVELS):
@@ -159,9 +166,9 @@ def _table(content: DemandFile) -> DemandTable:
                 notes.append(f"counter of {'/'.join(key)} was reset; counted from 0")
         if entry.quantiles:
             rows.append(DemandRow(*key, entry.quantiles, *lengths))
-        elif rate is None:
+        if entry.missing or (rate is None and not entry.quantiles):
             missing.append(key)
-        else:
+        elif rate is not None:
             quantiles = spread_quantiles(rate, content.spread)
             rows.append(DemandRow(*key, quantiles, *lengths))
     if missing:

@@ -49,6 +49,13 @@ class Distribution:
             tokens = np.rint(np.interp(u, self.cumulative, self.lengths))
         return np.maximum(tokens, 1).astype(np.int64)
 
+    def mean(self) -> float:
+        """Mean length, tokens."""
+        weights = np.diff(self.cumulative, prepend=0.0)
+        if self.stepped:
+            return float((weights * self.lengths).sum())
+        return float((weights[1:] * (self.lengths[1:] + self.lengths[:-1]) / 2.0).sum())
+
 
 @dataclass(slots=True)
 class _Series:
@@ -84,6 +91,14 @@ class Lengths:
         for part in series.prompts[place]:
             prompt += part.draw(rng, count)
         return prompt, series.outputs[place].draw(rng, count)
+
+    def means(self, client: str, at_s: float) -> tuple[float, float] | None:
+        """Mean prompt and output tokens of this client at that time; ``None`` for a client without lengths."""
+        series = self._clients.get(client)
+        if series is None:
+            return None
+        place = max(0, bisect_right(series.starts, at_s) - 1)
+        return sum(part.mean() for part in series.prompts[place]), series.outputs[place].mean()
 
 
 def read_lengths(source: TextSource, report: ReadReport) -> Lengths:

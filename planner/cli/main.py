@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import sys
 
@@ -14,6 +15,7 @@ COMMANDS = {
     "check": "planner.cli.check:check",
     "compare": "planner.cli.compare:compare",
     "demo": "planner.cli.demo:demo",
+    "forecast": "planner.cli.forecast:forecast",
     "models": "planner.cli.models:models",
     "plan": "planner.cli.plan:plan",
     "schema": "planner.cli.check:schema",
@@ -22,6 +24,11 @@ COMMANDS = {
     "train": "planner.cli.train:train",
 }
 """Command name to ``module:attribute``; a module is imported when its command runs or shows its help."""
+BAD_PATH = {
+    errno.ENOENT, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR,
+    errno.EEXIST, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP,
+}  # fmt: skip
+"""System errors that another path on the command line mends: bad input. All others (disk full) are failures."""
 
 
 class LazyGroup(click.Group):
@@ -61,6 +68,10 @@ def main(argv: list[str] | None = None) -> None:
     except TokenFleetError as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(error.exit_code)
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        click.echo(f"error: {place}{error.strerror or error}", err=True)
+        sys.exit(2 if error.errno in BAD_PATH else 1)
 
 
 if __name__ == "__main__":
