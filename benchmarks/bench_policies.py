@@ -62,6 +62,7 @@ def arms(quick: bool) -> list[Arm]:
     names = QUICK if quick else [name for name in POLICIES if name not in ("round_robin", "tokenpilot")]
     variants = [
         Arm("kv_cost_dynamo, scale 16", "kv_cost_dynamo", {"scale": 16.0}),
+        Arm("predicted_latency_llmd, most headroom", "predicted_latency_llmd", {"headroom": "most"}),
         Arm("tokenpilot", "tokenpilot"),
     ]
     return [REFERENCE, *(Arm(name, name) for name in names), *variants]

@@ -103,14 +103,24 @@ def _reason(given: PlacementInput, solution: PlacementSolution, i: int, count: i
         name: rate for name, rate in zip(given.classes, solution.loads[i].tolist(), strict=True) if rate >= 0.5
     }
     if count < 0:
-        left = (
-            "the rest of its load stays here" if solution.replicas[i] else "its demand is served elsewhere or gone"
-        )
-        return f"GPUs are worth more in other use: {left}"
+        return _why_drained(given, solution, i)
     if not loads:
         return "capacity that was promised or must survive the loss of a site"
     carried = ", ".join(f"{name} {rate:.0f}" for name, rate in sorted(loads.items()))
     return f"carries {carried} tokens/s"
+
+
+def _why_drained(given: PlacementInput, solution: PlacementSolution, i: int) -> str:
+    """No demand, demand that goes unserved, or demand that is served with fewer replicas or elsewhere."""
+    model = given.problem.placements.model
+    wanted = sum(job.median for job in given.jobs if given.models.index(job.model) == model[i])
+    if not wanted > 0:
+        return "no demand is forecast for the model: GPUs are left free"
+    if not solution.loads[model == model[i]].any():
+        return "GPUs are worth more in other use: the model's demand is not served"
+    if solution.replicas[i]:
+        return "GPUs are worth more in other use: the rest of its load stays here"
+    return "GPUs are worth more in other use: the model is served elsewhere"
 
 
 def plain_goodput(given: PlacementInput, solution: PlacementSolution) -> float:

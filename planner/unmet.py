@@ -160,5 +160,17 @@ def _notices(given: PlacementInput, solution: PlacementSolution, demand: DemandT
     held = [
         f"{model} has commodities without data: its replicas are held" for model in sorted(demand.held_models())
     ]
-    texts = [*given.stock.notes, *held, *demand.notes, *solution.note]
+    texts = [*given.stock.notes, *held, *_unmentioned(given, demand), *demand.notes, *solution.note]
     return [UnmetDemand("notice", "", "", "", 0.0, "", text) for text in texts]
+
+
+def _unmentioned(given: PlacementInput, demand: DemandTable) -> list[str]:
+    """Running models without a single row: the plan drains them, and whoever forgot them must see why."""
+    told = {row.model for row in demand.rows} | demand.held_models()
+    places = given.problem.placements
+    running = {given.models[m] for m in places.model[places.current > 0].tolist()}
+    return [
+        f"{model} runs and the demand does not name it: planned as if it had none; "
+        "say `missing: true` to hold its replicas"
+        for model in sorted(running - told)
+    ]

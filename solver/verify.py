@@ -14,6 +14,7 @@ from data.fleet.types import Fleet, Placed
 from data.plan import PlanDocument, TrafficShare
 from solver.verify_promises import reservation_violations
 from solver.verify_resources import host_memory_violations, ingress_violations, load_violations, power_violations
+from solver.verify_splits import split_violations
 from solver.violation import TOLERANCE, CatalogLookup, CommodityKey, PlannedLoad, Violation
 
 
@@ -48,6 +49,7 @@ def verify_plan(
     found += _served_where_placed(plan)
     found += _start_budget(plan, fleet, before)
     found += _moves(plan, before)
+    found += split_violations(plan, fleet)
     found += reservation_violations(plan, fleet, load)
     if catalog is not None:
         found += power_violations(plan, fleet, catalog)

@@ -13,7 +13,7 @@ class FailureEvent:
     """Something that goes wrong with one endpoint at a moment.
 
     Attributes:
-        at_s: When, seconds from the start of the run.
+        at_s: When, seconds on the trace's clock; a moment before the first arrival counts as that.
         endpoint: Row number of the endpoint.
         kind: ``crash`` (in-flight work fails, cache lost, restarts after ``duration_s``), ``slow`` (steps take
             ``factor`` times as long for ``duration_s``), ``hang`` (accepts work, makes no progress).
@@ -52,7 +52,8 @@ class SimSettings:
         retries: Attempts after a failure or refusal (>= 0); a cancel is never retried.
         retry_backoff_s: Wait before attempt k is ``retry_backoff_s * 2**(k-1)``.
         failures: What breaks, and when.
-        time_limit_s: The run ends here; what is still running is counted as running. ``None`` = drain.
+        time_limit_s: The run ends at this moment of the trace's clock; what still runs counts as running.
+            ``None`` = drain.
         timeline_s: Initial width of one point of the timeline; it doubles when a run outgrows 512 points.
     """
 

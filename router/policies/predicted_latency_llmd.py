@@ -10,12 +10,12 @@ from data.types import FloatArray, IntArray
 from router.policies.base import PolicyBase, PolicyContext, PolicyEntry, held_share
 from router.policies.own_index import OwnIndex
 from router.policies.predicted_times import PredictedTimes
-from router.policies.settings import Checked, at_least, between
+from router.policies.settings import Checked, at_least, between, one_of
 from router.policies.weighted_blend_llmd import min_max
 from router.types import BoolArray, FleetView, RouteRequest
 
-LEAST_WEIGHT = 0.01
-"""Every endpoint that is left may be drawn."""
+LEAST_WEIGHT = 0.02
+"""Every endpoint that is left may be drawn: the peer draws with whole weights from 2 to 101."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,8 @@ class PredictedLatencyLlmdSettings(Checked):
         tight_affinity, loose_affinity: Matched shares of the gates before and after the tiers.
         penalty_s: A gate is skipped if its best TTFT is this much above the best of all.
         exploration: Probability to look at the endpoints without headroom although others have some.
-        ttft_weight, tpot_weight: Weights of the two headrooms.
+        ttft_weight, tpot_weight: Weights of the two headrooms, and of the two misses; both 0 counts TTFT alone.
+        headroom: Among the safe, ``least`` headroom is preferred (tight packing) or ``most`` (spreading).
     """
 
     tight_affinity: float = between(0, 1, 0.99)
@@ -35,6 +36,7 @@ class PredictedLatencyLlmdSettings(Checked):
     exploration: float = between(0, 1, 0.01)
     ttft_weight: float = at_least(0, 0.8)
     tpot_weight: float = at_least(0, 0.2)
+    headroom: str = one_of("least", "most")
 
 
 class PredictedLatencyLlmd(PolicyBase):
@@ -61,14 +63,25 @@ class PredictedLatencyLlmd(PolicyBase):
         left = self._gate(self.rows[: len(candidates)], share >= settings.tight_affinity, ttft)
         left = self._tier(left, safe)
         left = self._gate(left, share >= settings.loose_affinity, ttft)
-        headroom = settings.ttft_weight * min_max(ttft_room[left])
-        headroom += settings.tpot_weight * min_max(tpot_room[left])
         if safe[left[0]]:
-            return int(candidates[self._weighted(left, -headroom)])
-        idle = view.endpoints.inflight[candidates[left]] == 0
-        if idle.any():
-            left, headroom = left[idle], headroom[idle]
-        return int(candidates[self._weighted(left, headroom)])
+            headroom = self._blend(unit(ttft_room[left]), unit(tpot_room[left]))
+            preference = headroom if settings.headroom == "most" else 1.0 - headroom
+            return int(candidates[self._weighted(left, preference)])
+        idle = left[view.endpoints.inflight[candidates[left]] == 0]
+        left = idle if len(idle) else left
+        # A target that is kept is no miss, however much room it leaves.
+        missed = self._blend(
+            min_max(np.maximum(-ttft_room[left], 0.0)), min_max(np.maximum(-tpot_room[left], 0.0))
+        )
+        return int(candidates[self._weighted(left, 1.0 - missed)])
+
+    def _blend(self, ttft: FloatArray, tpot: FloatArray) -> FloatArray:
+        """Weighted mean of two scaled columns, 0 to 1."""
+        first, second = self._settings.ttft_weight, self._settings.tpot_weight
+        if first + second == 0.0:
+            return ttft
+        mean: FloatArray = (first * ttft + second * tpot) / (first + second)
+        return mean
 
     def _gate(self, left: IntArray, sticky: BoolArray, ttft: FloatArray) -> IntArray:
         """Only the sticky ones, unless there are none or they are much slower."""
@@ -84,9 +97,9 @@ class PredictedLatencyLlmd(PolicyBase):
             return bad if self._random.random() < self._settings.exploration else good
         return left
 
-    def _weighted(self, left: IntArray, score: FloatArray) -> int:
-        """A draw whose weights grow with the score."""
-        weights = np.cumsum(LEAST_WEIGHT + min_max(score))
+    def _weighted(self, left: IntArray, preference: FloatArray) -> int:
+        """A draw whose weights grow with the preference (0 to 1), which is not scaled a second time."""
+        weights = np.cumsum(LEAST_WEIGHT + preference)
         place = int(np.searchsorted(weights, self._random.random() * weights[-1], side="right"))
         return int(left[min(place, len(left) - 1)])
 
@@ -97,6 +110,11 @@ class PredictedLatencyLlmd(PolicyBase):
     def endpoint_reset(self, endpoint: int) -> None:
         """Forget what it was believed to hold."""
         self._own.reset(endpoint)
+
+
+def unit(headroom: FloatArray) -> FloatArray:
+    """Headrooms scaled to 0 to 1; equal ones say nothing and stand in the middle."""
+    return min_max(headroom) if headroom.max() > headroom.min() else np.full(len(headroom), 0.5)
 
 
 ENTRY = PolicyEntry(
@@ -113,5 +131,6 @@ ENTRY = PolicyEntry(
         "loose_affinity": (0.5, 0.8),
         "exploration": (0.0, 0.01),
         "ttft_weight": (0.5, 0.8),
+        "headroom": ("least", "most"),
     },
 )

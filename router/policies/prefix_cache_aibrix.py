@@ -16,13 +16,14 @@ class PrefixCacheAibrixSettings(Checked):
     """Settings of the rule.
 
     Attributes:
-        counts: ``scraped`` running requests (a missing report counts as 0), or this router's ``inflight``.
+        counts: Requests on a pod: this gateway's own ``inflight``, updated at every dispatch and end as the peer's
+            are, or the running requests last ``scraped`` (a missing report counts as 0).
         imbalance_abs: Most less least above this: only the pods with the least count stay.
         deviations: A pod may exceed the mean count by this many standard deviations.
         capacity_tokens: Prompt tokens remembered for each pod (200,000 blocks of 16).
     """
 
-    counts: str = one_of("scraped", "inflight")
+    counts: str = one_of("inflight", "scraped")
     imbalance_abs: float = at_least(0, 8.0)
     deviations: float = at_least(0, 1.0)
     capacity_tokens: float = above(0, 3_200_000.0)
@@ -67,13 +68,13 @@ class PrefixCacheAibrix(PolicyBase):
 ENTRY = PolicyEntry(
     name=PrefixCacheAibrix.name,
     summary="Longest match among pods within mean + 1 σ; a spread over 8 leaves only the least busy pods.",
-    sees="scraped running counts, own prefix index",
+    sees="own in-flight counts, own prefix index",
     source="AIBrix prefix-cache",
     ties="random",
     settings=PrefixCacheAibrixSettings,
     factory=PrefixCacheAibrix,
     grid={
-        "counts": ("scraped", "inflight"),
+        "counts": ("inflight", "scraped"),
         "imbalance_abs": (4.0, 8.0, 16.0, 32.0),
         "deviations": (0.5, 1.0, 2.0),
     },

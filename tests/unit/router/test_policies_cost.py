@@ -375,10 +375,34 @@ def test_predicted_latency_prefers_the_tightest_safe_fit(
     fixed = Fixed([0.2, 1.8, 2.5], [0.01, 0.04, 0.01])
     policy = make_policy("predicted_latency_llmd", {}, table, 0, fixed)
     chosen = Counter(policy.choose(make_request(), np.arange(3), make_view(table)) for _ in range(4000))
-    assert chosen[1] / 4000 == pytest.approx(0.99 * 1.01 / 1.02, abs=0.01)
+    assert chosen[1] / 4000 == pytest.approx(0.99 * 1.02 / 1.04, abs=0.01)
     assert chosen[2] / 4000 == pytest.approx(0.01, abs=0.006)
     strict = make_policy("predicted_latency_llmd", {"exploration": 0.0}, table, 0, fixed)
     assert 2 not in {strict.choose(make_request(), np.arange(3), make_view(table)) for _ in range(500)}
+    spread = make_policy("predicted_latency_llmd", {"headroom": "most", "exploration": 0.0}, table, 0, fixed)
+    chosen = Counter(spread.choose(make_request(), np.arange(3), make_view(table)) for _ in range(1000))
+    assert chosen[0] / 1000 == pytest.approx(1.02 / 1.04, abs=0.02)
+
+
+def test_predicted_latency_scales_headroom_once(
+    make_table: Tables, make_request: Requests, make_view: Views
+) -> None:
+    """Equal TTFTs count half each; TPOT then moves the weights from 0.62 to 0.42 and no further."""
+    table = numbered(make_table, 2)
+    policy = make_policy("predicted_latency_llmd", {}, table, 0, Fixed([0.5, 0.5], [0.04, 0.01]))
+    chosen = Counter(policy.choose(make_request(), np.arange(2), make_view(table)) for _ in range(4000))
+    assert chosen[0] / 4000 == pytest.approx(0.62 / 1.04, abs=0.03)
+
+
+def test_predicted_latency_counts_only_what_is_missed(
+    make_table: Tables, make_request: Requests, make_view: Views
+) -> None:
+    """Both miss the TPOT target equally and keep that of TTFT: the room left there says nothing."""
+    table = numbered(make_table, 2)
+    table.inflight[:] = 1
+    policy = make_policy("predicted_latency_llmd", {}, table, 0, Fixed([0.1, 1.9], [0.08, 0.08]))
+    chosen = Counter(policy.choose(make_request(), np.arange(2), make_view(table)) for _ in range(4000))
+    assert chosen[0] / 4000 == pytest.approx(0.5, abs=0.03)
 
 
 def test_predicted_latency_without_targets_takes_idle_then_smallest_miss(

@@ -246,7 +246,7 @@ def test_aibrix_gate_of_eight(
     view = make_view(table)
     policy = make_policy("prefix_cache_aibrix", {}, table, 0)
     policy.dispatched(make_request(block_hashes=PROMPT), 1, view)
-    table.running[:] = loads
+    table.inflight[:] = loads
     assert policy.choose(make_request(block_hashes=PROMPT), np.arange(3), view) == chosen
 
 
@@ -259,17 +259,18 @@ def test_aibrix_vetoes_a_holder_above_one_deviation(
     policy = make_policy("prefix_cache_aibrix", {}, table, 0)
     policy.dispatched(make_request(block_hashes=PROMPT), 3, view)
     policy.dispatched(make_request(block_hashes=PROMPT[:2]), 2, view)
-    table.running[:] = [1, 1, 1, 5]
+    table.inflight[:] = [1, 1, 1, 5]
     assert policy.choose(make_request(block_hashes=PROMPT), np.arange(4), view) == 2
 
 
-def test_aibrix_reads_a_missing_report_as_idle(
+def test_aibrix_counts_its_own_requests_unless_told_to_use_reports(
     make_table: Tables, make_request: Requests, make_view: Views
 ) -> None:
+    """The peer's gateway counts at every dispatch and end; a scraped count that is missing reads as 0."""
     table = make_table(3)
     table.running[:] = [9, 9, np.nan]
     table.inflight[:] = [0, 1, 50]
     rows, view = np.arange(3), make_view(table)
-    assert make_policy("prefix_cache_aibrix", {}, table, 0).choose(make_request(), rows, view) == 2
-    local = make_policy("prefix_cache_aibrix", {"counts": "inflight"}, table, 0)
-    assert local.choose(make_request(), rows, view) == 0
+    assert make_policy("prefix_cache_aibrix", {}, table, 0).choose(make_request(), rows, view) == 0
+    scraped = make_policy("prefix_cache_aibrix", {"counts": "scraped"}, table, 0)
+    assert scraped.choose(make_request(), rows, view) == 2

@@ -52,6 +52,19 @@ def _first_share(plan: PlanDocument, **changes: object) -> PlanDocument:
     return replace(plan, shares=rows)
 
 
+def _first_split(plan: PlanDocument, **changes: object) -> PlanDocument:
+    acme = next(split for split in plan.splits if "acme" in split.tenant_quota_tokens_per_s)
+    rows = tuple(replace(row, **changes) if row is acme else row for row in plan.splits)  # type: ignore[arg-type]
+    return replace(plan, splits=rows)
+
+
+def _foreign_quota(plan: PlanDocument) -> PlanDocument:
+    """A quota for acme, whose data must stay in eu, in a pool of us-1."""
+    there = next(split for split in plan.splits if split.site == "us-1")
+    foreign = replace(there, tenant_quota_tokens_per_s={"acme": 0.0})
+    return replace(plan, splits=tuple(foreign if row is there else row for row in plan.splits))
+
+
 def _prewarm(plan: PlanDocument, count: int) -> PlanDocument:
     first = next(row for row in plan.replicas if row.site == "eu-1")
     rows = tuple(replace(row, prewarmed=count) if row is first else row for row in plan.replicas)
@@ -159,6 +172,14 @@ MUTATIONS: dict[str, tuple[str, Mutation]] = {
         "load",
         lambda p, f, w: (p, f, replace(w, demand={key: 3 * rate for key, rate in w.demand.items()})),
     ),
+    "more replicas shared out than stand": ("split", lambda p, f, w: (_first_split(p, replicas=99), f, w)),
+    "quotas beyond the class's part": ("split", lambda p, f, w: (_first_split(p, tokens_per_s=1.0), f, w)),
+    "quota of an unknown tenant": (
+        "names",
+        lambda p, f, w: (_first_split(p, tenant_quota_tokens_per_s={"nobody": 1.0}), f, w),
+    ),
+    "split for an unknown class": ("names", lambda p, f, w: (_first_split(p, workload_class="nope"), f, w)),
+    "quota where data must not go": ("residency", lambda p, f, w: (_foreign_quota(p), f, w)),
     "ingress": ("ingress", lambda p, f, w: (p, _site(f, "eu-1", ingress_tokens_per_s=10.0), w)),
 }
 

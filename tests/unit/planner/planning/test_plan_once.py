@@ -131,6 +131,32 @@ def test_zero_traffic_scales_down_and_missing_data_holds(run: Planner, fleet: Fl
     assert any(row.what == "notice" and "without data" in row.reason for row in blind.unmet)
 
 
+def test_a_running_model_that_the_demand_forgets_is_named(run: Planner, fleet: Fleet) -> None:
+    """F098: silence about a model drains it, so the plan says that it was silence."""
+    plan = run(need=demand_table([DemandRow("big@v1", "batch", "beta", "door", spread_quantiles(300.0, 0.1))]))
+    said = [row.reason for row in plan.unmet if row.what == "notice"]
+    assert any(reason.startswith("chat@v1 runs and the demand does not name it") for reason in said)
+    told = run(need=demand_table([DemandRow("chat@v1", "batch", "beta", "door", (0.0, 0.0, 0.0, 0.0))]))
+    assert not any("does not name it" in row.reason for row in told.unmet)
+
+
+def test_drains_say_whether_demand_is_gone_unserved_or_elsewhere(run: Planner, fleet: Fleet) -> None:
+    calm = run(need=demand_table([DemandRow("chat@v1", "batch", "beta", "door", (0.0, 0.0, 0.0, 0.0))]))
+    reasons = {move.reason for move in calm.moves if move.change < 0}
+    assert reasons == {"no demand is forecast for the model: GPUs are left free"}
+    models = tuple(replace(m, token_value=100.0 if m.name == "big" else 0.01) for m in fleet.models)
+    small = replace(
+        fleet,
+        models=models,
+        pools=(GpuPool("us-1", "H100", 8),),
+        placement=(Placed("us-1", "chat-h100", 2),),
+        tenants=tuple(t for t in fleet.tenants if not t.reservations),
+    )
+    rows = [DemandRow(m.key, "batch", "beta", "door", spread_quantiles(90_000.0, 0.1)) for m in models]
+    (drain,) = [move for move in run(on=small, need=demand_table(rows)).moves if move.change < 0]
+    assert drain.reason == "GPUs are worth more in other use: the model's demand is not served"
+
+
 def test_a_promise_that_fits_nowhere_is_explained(run: Planner, fleet_text: str, catalog: Catalog) -> None:
     """F097: acme wants a large model in a zone that is too small; the others keep what they have."""
     text = fleet_text.replace("- {site: eu-1, gpu_type: H100, count: 9, reserved_gpus: 1}", "")
