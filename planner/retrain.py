@@ -7,10 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from data.errors import SettingError
 from data.log.reader import LogReader
 from models.features import EndpointKind
 from models.promotion import Verdict, promotion_verdict
-from models.samples import KindKey, samples_from_tables
+from models.public_logs.registry import load_public_log
+from models.public_logs.training import training_samples
+from models.samples import KindKey, Samples, samples_from_tables
 from models.store import ModelStore
 from models.training import Progress, Trained, TrainingSettings, publish, train
 
@@ -24,6 +27,7 @@ class RetrainJob:
 
     Attributes:
         logs: Log folders; each is a run of its own with its own clock.
+        public: Public logs instead: source name and path of each; their whole time is used.
         kinds: Hardware by the names of the log.
         since_s, until_s: Window of decisions on the logs' clocks; ``until_s`` is not included.
         promote: Let the new version serve if the verdict allows it.
@@ -37,6 +41,7 @@ class RetrainJob:
     until_s: float = math.inf
     promote: bool = True
     settings: TrainingSettings = field(default_factory=TrainingSettings)
+    public: Sequence[tuple[str, Path]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +73,7 @@ def retrain(job: RetrainJob, store: ModelStore, progress: Progress = lambda _: N
     progress("read the log")
     readers = [LogReader(path) for path in job.logs]
     tables = [reader.window(job.since_s, job.until_s) for reader in readers]
-    samples = samples_from_tables(tables, job.kinds)
+    samples = _public_samples(job) if job.public else samples_from_tables(tables, job.kinds)
     trained = train(samples, job.settings, job.created_at, progress)
     verdict = promotion_verdict(trained, store)
     version = publish(trained, store)
@@ -77,3 +82,12 @@ def retrain(job: RetrainJob, store: ModelStore, progress: Progress = lambda _: N
         store.promote(version)
     skipped = {name: reason for reader in readers for name, reason in reader.report.skipped.items()}
     return Retrained(version, promoted, verdict, trained, skipped)
+
+
+def _public_samples(job: RetrainJob) -> Samples:
+    if job.logs:
+        raise SettingError(
+            "logs of two kinds", field="public", expected="public logs or logs of a fleet, not both"
+        )
+    logs = [load_public_log(source, path) for source, path in job.public]
+    return training_samples(logs, job.settings.prior, job.settings.split)

@@ -7,6 +7,11 @@ from dataclasses import dataclass
 from data.errors import SettingError
 from data.synth.arrivals import Diurnal, HotSpell
 
+MAX_SHARE = 1e9
+"""Largest relative share: far beyond any use, and far from where products overflow."""
+MAX_EXPONENT = 100.0
+"""Largest exponent of a Zipf law: all but the first weight have vanished by then."""
+
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
@@ -14,8 +19,8 @@ class Assignment:
 
     Attributes:
         model: Key ``name@version``.
-        origins: Origin and its share of the sessions; shares are relative and above 0. Each origin has draws of
-            its own, so a hot spell at one leaves the others as they are.
+        origins: Origin and its share of the sessions; shares are relative, above 0, at most 1e9. Each origin has
+            draws of its own, so a hot spell at one leaves the others as they are.
         hot_spells: Windows of raised demand, each at one of the origins.
         diurnal: Daily curve; ``None`` = flat.
     """
@@ -29,8 +34,10 @@ class Assignment:
 
     def __post_init__(self) -> None:
         names = [name for name, _ in self.origins]
-        if not names or len(set(names)) < len(names) or min(share for _, share in self.origins) <= 0:
-            raise SettingError("bad origins", value=self.origins, expected="distinct names with shares above 0")
+        sound = all(0 < share <= MAX_SHARE for _, share in self.origins)
+        if not names or len(set(names)) < len(names) or not sound:
+            expected = f"distinct names with shares above 0, at most {MAX_SHARE:g}"
+            raise SettingError("bad origins", value=self.origins, expected=expected)
         for spell in self.hot_spells:
             if spell.origin not in names:
                 raise SettingError("hot spell at an unknown origin", value=spell.origin, expected=", ".join(names))
@@ -44,7 +51,8 @@ def zipf_shares(n: int, exponent: float = 1.0) -> tuple[float, ...]:
 
     ServeGen's clients follow it with exponents of 0.9 to 1.15 over their first twenty.
     """
-    if n < 1 or exponent < 0:
-        raise SettingError("bad Zipf law", value=(n, exponent), expected="n >= 1 and an exponent >= 0")
+    if n < 1 or not 0 <= exponent <= MAX_EXPONENT:
+        expected = f"n >= 1 and an exponent of 0 to {MAX_EXPONENT:g}"
+        raise SettingError("bad Zipf law", value=(n, exponent), expected=expected)
     weights = [k**-exponent for k in range(1, n + 1)]
     return tuple(weight / sum(weights) for weight in weights)

@@ -1,29 +1,24 @@
-"""Files that appear complete or not at all."""
+"""Trace files that appear complete or not at all."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from data.atomic_file import replacing
 from data.errors import TraceError
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A path beside ``path`` to write to; it becomes ``path`` at the end, and is removed if anything fails.
+def replacing_trace(path: Path) -> Iterator[Path]:
+    """:func:`data.atomic_file.replacing` for a trace: the same, with an error that names the trace.
 
     Raises:
-        TraceError: The folder does not exist or cannot be written to.
+        TraceError: The folder is missing, full or not writable, or no plain file can stand there.
     """
-    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        aside.touch()
+        with replacing(path) as aside:
+            yield aside
     except OSError as error:
         raise TraceError(f"cannot be written: {error.strerror or error}", source=str(path)) from error
-    try:
-        yield aside
-        aside.replace(path)
-    finally:
-        aside.unlink(missing_ok=True)

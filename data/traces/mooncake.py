@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from data.traces.assemble import READ_ROWS, Habits, assemble
-from data.traces.atomic import replacing
+from data.traces.atomic import replacing_trace
 from data.traces.chunk import Chunk, ChunkBuilder, as_counts, as_stamps, opaque_ids
 from data.traces.clock import checked_stamp, parse_stamp
 from data.traces.formats import Head, TraceFormat
@@ -159,7 +159,7 @@ def write_mooncake(batches: Iterable[TraceBatch], path: Path) -> int:
     The format knows no model, tenant, class, session or budget: they are lost, and so is what lies below 1 ms.
     """
     count = 0
-    with replacing(path) as aside, aside.open("wb") as file:
+    with replacing_trace(path) as aside, aside.open("wb") as file:
         for batch in batches:
             file.write(b"".join(_lines(batch)))
             count += len(batch)

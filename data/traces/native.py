@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from data.errors import TraceError
 from data.traces import batches
 from data.traces.assemble import cut_up
-from data.traces.atomic import replacing
+from data.traces.atomic import replacing_trace
 from data.traces.batches import TEXT_COLUMNS, TextColumn
 from data.traces.formats import Head, TraceFormat
 from data.traces.options import TraceOptions
@@ -57,7 +57,7 @@ class NativeWriter:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._replacing = replacing(path)
+        self._replacing = replacing_trace(path)
         self._writer: Any = None
         self._held: list[TraceBatch] = []
         self._block_tokens = 0
@@ -91,11 +91,15 @@ class NativeWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
-        if kind is None:
-            self._open(512)
-            self._flush()
-        if self._writer is not None:
-            self._writer.close()
+        try:
+            if kind is None:
+                self._open(512)
+                self._flush()
+            if self._writer is not None:
+                self._writer.close()
+        except BaseException as failed:  # the disk may be full by now: the file aside goes, the reason is told
+            self._replacing.__exit__(type(failed), failed, failed.__traceback__)
+            raise
         return self._replacing.__exit__(kind, error, trace)
 
     def _open(self, block_tokens: int) -> None:

@@ -49,7 +49,7 @@ def recognise(source: TextSource) -> tuple[TraceFormat, str]:
     fits = [(found, why) for found in map(trace_format, FORMATS) if (why := found.sniff(head)) is not None]
     if len(fits) == 1:
         return fits[0]
-    known = "a format named by the caller: " + ", ".join(sorted(FORMATS))
+    known = "the name of its format, one of " + ", ".join(sorted(FORMATS))
     if not fits:
         start = head.first_line[:60].decode("utf-8", "replace")
         raise TraceError("fits no trace format", source=str(source.path), line=1, value=start, expected=known)

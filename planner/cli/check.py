@@ -20,7 +20,7 @@ def check(targets: tuple[str, ...], fleet_name: str | None, strict: bool, as_jso
     """Validate fleet files, plans, traces and models: line and reason for every fault.
 
     A TARGET is a built-in fleet (one-pool, mixed-pool, four-sites) or the path of a fleet file (YAML), a plan
-    (JSON), a trace, or a model folder. Exit code 2 if any has a fault.
+    (JSON), a trace, a model folder or a model store. Exit code 2 if any has a fault.
     """
     fleet = resolve_fleet(fleet_name) if fleet_name is not None else None
     verdicts = [check_target(target, fleet) for target in targets]
@@ -47,6 +47,7 @@ def _show(verdict: Verdict) -> None:
 
 @click.command()
 @click.argument("document", type=click.Choice(["fleet", "plan"]))
+@click.option("--json", is_flag=True, expose_value=False, help="Machine output on stdout, as it is anyway.")
 def schema(document: str) -> None:
     """Print the JSON Schema (draft 2020-12) of the fleet file or the plan document."""
     from data.fleet.schema import fleet_schema

@@ -60,7 +60,11 @@ def check_target(target: str, fleet: Fleet | None = None) -> Verdict:
         target: A built-in fleet's name, or the path of a fleet file, plan, trace or model folder.
         fleet: What a plan is checked against, beside its own form.
     """
-    kind = target_kind(target)
+    try:
+        kind = target_kind(target)
+    except OSError as error:
+        problem = InputError(f"cannot be read: {error.strerror}", source=target)
+        return Verdict(target, "unknown", "unusable file", (problem,))
     return _CHECKS[kind](target, fleet)
 
 
@@ -147,10 +151,12 @@ def _check_trace(target: str, fleet: Fleet | None) -> Verdict:  # noqa: ARG001
 
 
 def _check_model(target: str, fleet: Fleet | None) -> Verdict:  # noqa: ARG001
-    from models.store import load_version
+    from models.store import ModelStore, load_version
 
+    path = Path(target)
     try:
-        version = load_version(Path(target)).version
+        is_store = (path / "versions").is_dir()
+        version = (ModelStore(path).load() if is_store else load_version(path)).version
     except ModelError as error:
         return Verdict(target, "model", "unusable model", (InputError(str(error), source=target),))
     return Verdict(target, "model", f"latency model {version}: checksum and probe rows agree")

@@ -14,8 +14,10 @@ from data.plan_io import read_plan
 from planner.arm import Arm, parse_arm
 from planner.attainment_level import find_load
 from planner.cli.command_line import command_line
+from planner.cli.output_file import output_file
 from planner.cli.run_progress import RunProgress
-from planner.cli.scenario_options import ScenarioChoice, build_scenario, output_file, scenario_options
+from planner.cli.scenario_options import ScenarioChoice, build_scenario, scenario_options
+from planner.cli.store_folder import store_folder
 from planner.compare import Comparison, check_comparison
 from planner.compare import compare as run_comparison
 from planner.load_level import LoadLevel, LoadSearch
@@ -65,6 +67,8 @@ def compare(
     differences are taken seed by seed. A policy that loses stays in the tables.
     """
     report_path, markdown_path = output_file(html), output_file(markdown)
+    if model_store is not None:
+        store_folder(model_store)
     arms = _arms(policies, plans or (RUNNING,), model_store)
     base = _named(arms, "--reference", reference)
     run_seeds = range(seed, seed + seeds)

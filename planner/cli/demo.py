@@ -51,8 +51,11 @@ def prepare(folder: Path) -> None:
     """An empty folder with the marker; clears one that an earlier demo made.
 
     Raises:
-        SettingError: The folder holds something that no demo made.
+        SettingError: The folder holds something that no demo made, or is none.
+        OSError: It cannot be made or written to.
     """
+    if folder.exists() and not folder.is_dir():
+        raise SettingError("not a folder", field="--out", value=str(folder), expected="a new folder")
     if folder.exists() and any(folder.iterdir()):
         if not (folder / MARKER).exists():
             raise SettingError(

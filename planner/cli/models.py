@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from planner.cli.models_drift import drift
+from planner.cli.store_folder import store_folder
 
 if TYPE_CHECKING:
     from models.store import ModelStore
@@ -102,7 +102,7 @@ def rollback(folder: str, as_json: bool) -> None:
 def _store(folder: str) -> ModelStore:
     from models.store import ModelStore
 
-    return ModelStore(Path(folder))
+    return ModelStore(store_folder(folder))
 
 
 def _serving(store: ModelStore) -> str:

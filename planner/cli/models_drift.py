@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from planner.cli.store_folder import store_folder
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -70,7 +72,7 @@ def _watch(folder: str, version: str | None, fleets: tuple[str, ...]) -> DriftWa
     from models.hardware import fleet_kinds
     from models.store import ModelStore
 
-    predictor = ModelStore(Path(folder)).load(version)
+    predictor = ModelStore(store_folder(folder)).load(version)
     kinds = fleet_kinds([resolve_fleet(name) for name in fleets or REFERENCE_FLEETS], load_catalog())
     level = 0.9 if 0.9 in predictor.quantiles else predictor.quantiles[-1]
     monitor = DriftMonitor(level=level)

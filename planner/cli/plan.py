@@ -9,12 +9,16 @@ from typing import Any
 
 import click
 
-from data.errors import InputError
+from data.errors import InputError, SettingError
 from data.fleet.types import Fleet
 from data.plan import PlanDocument, PlanStatus
+from planner.cli.output_file import output_file
 from planner.cli.plan_text import print_diff, print_plan
 from planner.demand import DemandTable
 from planner.plan_diff import plan_diff
+
+MAX_BINS = 1_000_000
+"""Rate bins of one window at the most: two years of minutes, eight megabytes for each commodity."""
 
 
 @click.group(invoke_without_command=True)
@@ -23,18 +27,45 @@ from planner.plan_diff import plan_diff
 @click.option("--trace", "trace_file", type=click.Path(path_type=Path), help="Take the demand from a trace.")
 @click.option("--format", "trace_format", metavar="NAME", help="Format of the trace; default: by content.")
 @click.option(
-    "--start", "start_s", type=float, default=0.0, show_default=True, help="Window start in the trace, s."
+    "--start",
+    "start_s",
+    type=click.FloatRange(-1e12, 1e12),
+    default=0.0,
+    show_default=True,
+    help="Window start in the trace, s.",
 )
-@click.option("--end", "end_s", type=float, help="Window end in the trace, s; default: its end.")
-@click.option("--bin", "bin_s", type=float, default=60.0, show_default=True, help="Width of one rate bin, s.")
+@click.option(
+    "--end", "end_s", type=click.FloatRange(-1e12, 1e12), help="Window end in the trace, s; default: its end."
+)
+@click.option(
+    "--bin",
+    "bin_s",
+    type=click.FloatRange(0.1, 1e9),
+    default=60.0,
+    show_default=True,
+    help="Width of one rate bin, s.",
+)
 @click.option("--model", default="", help="Model of requests that name none.")
 @click.option("--class", "workload_class", default="", help="Class of requests that name none.")
 @click.option("--tenant", default="", help="Tenant of requests that name none.")
 @click.option("--origin", default="", help="Origin site of requests that name none; default: the entry site.")
-@click.option("--scale", type=float, default=1.0, show_default=True, help="Factor on all demand of the trace.")
+@click.option(
+    "--scale",
+    type=click.FloatRange(0, 1e9, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="Factor on all demand of the trace.",
+)
 @click.option("--running", "running_file", type=click.Path(path_type=Path), help="Plan in force (JSON).")
 @click.option("--out", type=click.Path(path_type=Path), help="Where the plan is written (JSON).")
-@click.option("--time-limit", "time_limit_s", type=float, default=20.0, show_default=True, help="Solver time, s.")
+@click.option(
+    "--time-limit",
+    "time_limit_s",
+    type=click.FloatRange(0, 86_400, min_open=True),
+    default=20.0,
+    show_default=True,
+    help="Solver time, s.",
+)
 @click.option("--protect", multiple=True, metavar="MODEL", help="Model that must survive the loss of a site.")
 @click.option("--freeze", multiple=True, metavar="SITE", help="Site where nothing may move.")
 @click.option("--strict-inventory", is_flag=True, help="Refuse to plan while a GPU inventory is unknown.")
@@ -60,12 +91,13 @@ def run_plan(options: dict[str, Any]) -> None:
 
     if options["fleet_name"] is None:
         raise click.UsageError("--fleet is needed")
+    out = output_file(options["out"])
     fleet = resolve_fleet(options["fleet_name"])
     demand = _demand(options, fleet)
     running = read_plan(options["running_file"]) if options["running_file"] else None
     made = plan_once(fleet, load_catalog(), demand, running, _settings(options, fleet))
-    if options["out"] is not None:
-        write_plan(made, options["out"])
+    if out is not None:
+        write_plan(made, out)
     if options["as_json"]:
         click.echo(plan_to_json(made), nl=False)
     else:
@@ -113,6 +145,9 @@ def _demand(options: dict[str, Any], fleet: Fleet) -> DemandTable:
         return read_demand(options["demand_file"], fleet)
     names = ("start_s", "end_s", "bin_s", "model", "workload_class", "tenant", "origin", "scale")
     window = TraceWindow(**{name: options[name] for name in names})
+    if window.end_s is not None and (window.end_s - window.start_s) / window.bin_s > MAX_BINS:
+        expected = f"at most {MAX_BINS:,} bins from --start to --end"
+        raise SettingError("too narrow for this window", field="--bin", value=window.bin_s, expected=expected)
     reader = open_trace(options["trace_file"], options["trace_format"])
     return demand_from_trace(reader.batches(), fleet, window)
 

@@ -90,8 +90,8 @@ def build_scenario(choice: ScenarioChoice) -> Scenario:
     """
     fleet = resolve_fleet(choice.fleet)
     source = _source(choice, fleet)
-    if not 0 < choice.speed < 1e9:
-        raise SettingError("out of range", field="--speed", value=choice.speed, expected="above 0 and below 1e9")
+    if not 1e-9 <= choice.speed <= 1e9:
+        raise SettingError("out of range", field="--speed", value=choice.speed, expected="1e-9 to 1e9")
     if not 0 < choice.sample <= 1:
         raise SettingError("out of range", field="--sample", value=choice.sample, expected="above 0, at most 1")
     rules = tuple(name_rule(text) for text in choice.assign)
@@ -99,20 +99,6 @@ def build_scenario(choice: ScenarioChoice) -> Scenario:
     values = parse_settings(choice.sim)
     base = SimSettings(failures=tuple(failure_event(text) for text in choice.failure))
     return Scenario(fleet, Shaped(source, choice.speed, rules, classes, choice.sample), sim_settings(values, base))
-
-
-def output_file(path: str | None) -> Path | None:
-    """A file to write later; its folder is looked at now, before any long work.
-
-    Raises:
-        InputError: The folder does not exist.
-    """
-    if path is None:
-        return None
-    folder = Path(path).absolute().parent
-    if not folder.is_dir():
-        raise InputError("no such folder", source=path, value=str(folder), expected="a folder that exists")
-    return Path(path)
 
 
 def _source(choice: ScenarioChoice, fleet: Fleet) -> TraceSource:
@@ -123,5 +109,6 @@ def _source(choice: ScenarioChoice, fleet: Fleet) -> TraceSource:
     if choice.trace is None:
         return synth_trace(fleet, choice.synth)
     if not Path(choice.trace).is_file():
-        raise InputError("no such file", source=choice.trace, field="--trace", expected="a trace file")
+        problem = "no plain file: it is read more than once" if Path(choice.trace).exists() else "no such file"
+        raise InputError(problem, source=choice.trace, field="--trace", expected="a trace file")
     return FileTrace(choice.trace, choice.format_, TraceOptions(max_rows=choice.max_rows))

@@ -18,8 +18,10 @@ from data.log.writer import LogWriter
 from data.plan_io import read_plan
 from planner.arm import Arm, check_arm, parse_settings
 from planner.cli.command_line import command_line
+from planner.cli.output_file import output_file
 from planner.cli.run_progress import RunProgress
-from planner.cli.scenario_options import ScenarioChoice, build_scenario, output_file, scenario_options
+from planner.cli.scenario_options import ScenarioChoice, build_scenario, scenario_options
+from planner.cli.store_folder import store_folder
 from planner.compare import ArmRuns, Comparison
 from planner.report.build import build_report
 from planner.report.html import write_report
@@ -47,6 +49,8 @@ def simulate(
     The same options give the same result. The log trains latency models (`tokenfleet train`).
     """
     report_path = output_file(html)
+    if model_store is not None:
+        store_folder(model_store)
     arm = Arm(policy, policy, parse_settings(pairs), model_store, plan)
     check_arm(arm)
     scenario = build_scenario(ScenarioChoice(**shared))
@@ -90,11 +94,9 @@ def _new_log(folder: Path | None) -> Iterator[LogWriter | None]:
         )
     try:
         folder.absolute().parent.mkdir(parents=True, exist_ok=True)
+        aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".part", dir=folder.absolute().parent))
     except OSError as error:
-        raise InputError(
-            f"cannot make the folder above it: {error.strerror}", source=str(folder), field="--log"
-        ) from error
-    aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".part", dir=folder.absolute().parent))
+        raise InputError(f"cannot be made: {error.strerror}", source=str(folder), field="--log") from error
     try:
         with LogWriter(aside, LogSettings(rotate_age_s=None), writer_id="run") as writer:
             yield writer

@@ -56,9 +56,10 @@ def failure_event(text: str) -> FailureEvent:
     )
     if not factor:
         return event
-    return FailureEvent(
-        event.at_s, event.endpoint, event.kind, event.duration_s, _above_zero("--failure", factor[0])
-    )
+    times = _number("--failure", factor[0])
+    if not 1e-3 <= times <= 1e3:
+        raise SettingError("factor out of range", field="--failure", value=factor[0], expected="0.001 to 1000")
+    return FailureEvent(event.at_s, event.endpoint, event.kind, event.duration_s, times)
 
 
 def name_rule(text: str) -> Assignment:

@@ -17,9 +17,8 @@ from data.traces.batches import TEXT_COLUMNS
 from data.traces.transform import Assignment, Field
 from data.types import TraceBatch
 from planner.cli.trace_options import Reading, open_reading, reading_options
+from planner.cli.trace_output import output_format, write_trace
 from planner.cli.trace_report import show_report, watched
-
-SUFFIXES = {".parquet": "native", ".jsonl": "mooncake"}
 
 
 @click.command()
@@ -54,11 +53,7 @@ def convert(
     OUTPUT appears complete or not at all. Every refused row is counted by reason. The steps are applied in this
     order: window, sample, speed, assign.
     """
-    target = target or SUFFIXES.get(output_path.suffix)
-    if target is None:
-        raise SettingError(
-            "no format for this suffix", field="OUTPUT", value=str(output_path), expected="--to FORMAT"
-        )
+    target = output_format(target, output_path)
     opened = open_reading(reading)
     rows: Iterable[TraceBatch] = watched(opened.reader)
     if window is not None:
@@ -70,16 +65,9 @@ def convert(
     if assignments:
         rows = transform.assign(rows, [_assignment(text) for text in assignments], opened.options.seed)
     lost: set[str] = set()
-    written = _write(_noting(rows, lost), target, output_path, opened)
+    some = _some(_noting(rows, lost), opened.reader.report.source)
+    written = write_trace(some, target, output_path)
     _show(opened, output_path, target, written, sorted(lost) if target == "mooncake" else [])
-
-
-def _write(rows: Iterable[TraceBatch], target: str, path: Path, opened: Reading) -> int:
-    from data.traces.mooncake import write_mooncake
-    from data.traces.native import write_native
-
-    write = write_native if target == "native" else write_mooncake
-    return write(_some(rows, opened.reader.report.source), path)
 
 
 def _some(rows: Iterable[TraceBatch], source: str) -> Iterator[TraceBatch]:

@@ -17,13 +17,11 @@ from data.synth.arrivals import Diurnal, HotSpell
 from data.synth.assign import Assignment
 from data.synth.mix import mix, tenant_streams
 from data.synth.profiles import PROFILES
-from data.traces.mooncake import write_mooncake
-from data.traces.native import write_native
 from data.traces.stats import StatsCollector, TraceStats
 from data.types import TraceBatch
+from planner.cli.trace_output import output_format, write_trace
 
 LINE_EVERY_S = 5.0
-FORMATS = {".parquet": "native", ".jsonl": "mooncake"}
 
 
 @click.command()
@@ -71,11 +69,7 @@ def synth(
     and code (Azure), agentic (coding agents, closed loop), batch (long documents off line). The same options give
     the same file. OUTPUT appears complete or not at all.
     """
-    target = target or FORMATS.get(output_path.suffix)
-    if target is None:
-        raise SettingError(
-            "no format for this suffix", field="OUTPUT", value=str(output_path), expected="--to FORMAT"
-        )
+    target = output_format(target, output_path)
     assigns = [
         Assignment(
             model=model,
@@ -90,8 +84,7 @@ def synth(
     streams = tenant_streams(PROFILES[profile], rate_per_s, assigns, exponent=exponent)
     collector = StatsCollector()
     batches = _watched(mix(streams, duration_s=duration_s, seed=seed), duration_s, collector.add)
-    write = write_native if target == "native" else write_mooncake
-    rows = write(_some(batches), output_path)
+    rows = write_trace(_some(batches), target, output_path)
     _show(profile, output_path, target, rows, collector.result(), as_json)
 
 

@@ -14,7 +14,7 @@ from planner.arm import Arm
 from planner.compare import Comparison, compare
 from planner.demo.settings import DemoSettings
 from planner.demo.steps import (
-    LOGGED_POLICIES,
+    LOGGED_SPEEDS,
     demo_arms,
     demo_scenario,
     make_plan,
@@ -72,7 +72,7 @@ def run_demo(folder: Path, settings: DemoSettings, made_at: str, command: str, s
     with stage("reading the trace", 1) as steps:
         facts = scenario.facts(settings.first_seed)
         steps.advance(f"{facts.requests} requests")
-    with stage("logging runs", len(LOGGED_POLICIES)) as steps:
+    with stage("logging runs", len(LOGGED_SPEEDS)) as steps:
         logs = write_logs(scenario, settings, folder / "log", steps.advance)
     with stage("training latency models", STEPS) as steps:
         retrained = train_models(fleet, logs, store, made_at, steps.advance)

@@ -12,8 +12,8 @@ class DemoSettings:
     """How much the demo runs.
 
     Attributes:
-        rate_per_s: Requests/s of all tenants together (> 0).
-        duration_s: Simulated length of each run (> 0).
+        rate_per_s: Requests/s of all tenants together (above 0, at most 10,000).
+        duration_s: Simulated length of each run (above 0, at most a day).
         seeds: Seeds of the comparison (1 or more; intervals need 5).
         first_seed: The comparison runs with seeds from here on; training runs use others, so that nothing that is
             reported was trained or planned on.
@@ -26,8 +26,8 @@ class DemoSettings:
 
     def __post_init__(self) -> None:
         checks = (
-            ("rate_per_s", self.rate_per_s > 0, "above 0"),
-            ("duration_s", self.duration_s > 0, "above 0"),
+            ("rate_per_s", 0 < self.rate_per_s <= 10_000, "above 0, at most 10000"),
+            ("duration_s", 0 < self.duration_s <= 86_400, "above 0, at most 86400"),
             ("seeds", self.seeds >= 1, "1 or more"),
             ("first_seed", self.first_seed >= 0, "0 or more"),
         )

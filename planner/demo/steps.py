@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -26,37 +24,41 @@ from planner.demo.settings import DemoSettings
 from planner.demo.workload import demo_trace
 from planner.report.data import ModelQuality
 from planner.retrain import Retrained, RetrainJob, retrain
-from planner.run_pool import default_workers
+from planner.run_pool import RunPool, default_workers
 from planner.scenario import Scenario
 from planner.service import plan_once
+from planner.sim.result import RunResult
 from planner.sim.settings import SimSettings
 from planner.trace_source import Shaped
 
 OnStep = Callable[[str], None]
 
-LOGGED_POLICIES = ("random", "least_request", "kv_cost_dynamo", "tokenpilot")
-"""What routed while the training log was written: a fleet that has tried several things."""
-LOGGED_SPEEDS = (0.7, 1.0, 1.2, 1.1)
-"""Arrival speed of each logged run, so that the log holds quiet and busy hours."""
+LOGGED_SPEEDS = {"random": 0.7, "least_request": 1.0, "kv_cost_dynamo": 1.2, "tokenpilot": 1.1}
+"""What routed while the training log was written (a fleet that has tried several things), and the arrival speed of
+each run, so that the log holds quiet and busy hours."""
 UNPLANNED = "unplanned"
 """Marks the arms that run on the placement before the plan."""
 SCATTER_POINTS = 1500
 
 
 @dataclass(frozen=True, slots=True)
-class LogJob:
-    """One logged run."""
+class LoggedRun:
+    """Runs an arm at the speed that is set for its policy, and writes decisions and outcomes."""
 
     scenario: Scenario
-    policy: str
-    seed: int
     folder: Path
 
-    def run(self) -> str:
-        """Simulate it and write its decisions and outcomes."""
-        with LogWriter(self.folder, LogSettings(rotate_age_s=None), writer_id=self.policy) as log:
-            self.scenario.run(Arm(self.policy, self.policy), self.seed, sink=log)
-        return self.policy
+    def __call__(self, arm: Arm, seed: int) -> RunResult:
+        """Simulate one run into its own log."""
+        scenario = self.scenario.at_speed(LOGGED_SPEEDS[arm.policy])
+        settings = LogSettings(rotate_age_s=None)
+        with LogWriter(log_folder(self.folder, arm.policy, seed), settings, writer_id=arm.policy) as log:
+            return scenario.run(arm, seed, sink=log)
+
+
+def log_folder(folder: Path, policy: str, seed: int) -> Path:
+    """Where the log of one run stands."""
+    return folder / f"{policy}-{seed}"
 
 
 def demo_scenario(fleet: Fleet, settings: DemoSettings) -> Scenario:
@@ -71,13 +73,15 @@ def demo_scenario(fleet: Fleet, settings: DemoSettings) -> Scenario:
 def write_logs(scenario: Scenario, settings: DemoSettings, folder: Path, done: OnStep) -> list[Path]:
     """Run the fleet as it stands under several policies and log every decision; one folder a run."""
     jobs = [
-        LogJob(scenario.at_speed(speed), policy, seed, folder / f"{policy}-{seed}")
-        for policy, speed, seed in zip(LOGGED_POLICIES, LOGGED_SPEEDS, settings.training_seeds, strict=True)
+        (Arm(policy, policy), seed) for policy, seed in zip(LOGGED_SPEEDS, settings.training_seeds, strict=True)
     ]
-    with ProcessPoolExecutor(default_workers(len(jobs)), mp_context=get_context("spawn")) as pool:
-        for policy in pool.map(LogJob.run, jobs):
-            done(f"logged a run routed by {policy}")
-    return [job.folder for job in jobs]
+    with RunPool(default_workers(len(jobs))) as pool:
+
+        def note(arm: Arm, seed: int, run: RunResult) -> None:  # noqa: ARG001
+            done(f"logged a run routed by {arm.name}")
+
+        pool.run(LoggedRun(scenario, folder), jobs, note)
+    return [log_folder(folder, arm.policy, seed) for arm, seed in jobs]
 
 
 def train_models(fleet: Fleet, logs: Sequence[Path], store: Path, created_at: str, done: OnStep) -> Retrained:

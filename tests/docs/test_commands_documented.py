@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -25,3 +26,23 @@ def test_command_is_documented_and_loads(name: str) -> None:
 
 def test_no_command_module_is_imported_at_start() -> None:
     assert set(cli.list_commands(click.Context(cli))) == set(COMMANDS)
+
+
+def leaves(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[str, click.Command]]:
+    """Every command that does something, with the words that call it."""
+    for name in group.list_commands(click.Context(group)):
+        command = group.get_command(click.Context(group), name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            yield from leaves(command, (*path, name))
+        if not isinstance(command, click.Group) or command.invoke_without_command:
+            yield " ".join((*path, name)), command
+
+
+@pytest.mark.parametrize(("name", "command"), sorted(leaves(cli), key=lambda pair: pair[0]))
+def test_every_command_takes_json_and_explains_itself(name: str, command: click.Command) -> None:
+    options = [parameter for parameter in command.params if isinstance(parameter, click.Option)]
+    assert "--json" in {flag for option in options for flag in option.opts}, f"{name}: the README promises it"
+    silent = [option.name for option in options if not option.help]
+    assert not silent, f"{name}: options without help"
+    assert command.help

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -44,6 +46,23 @@ def test_a_folder_that_no_demo_made_is_left_alone(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "precious" not in done.stdout
     assert (tmp_path / "precious.txt").read_text() == "keep me"
+
+
+def test_an_interrupt_while_the_log_is_written_stops_every_worker(tmp_path: Path) -> None:
+    """Ctrl-C reaches all processes of a terminal: one word about it, no traceback of a worker."""
+    argv = [sys.executable, "-u", "-m", "planner.cli.main", "demo", "--out", "demo", "--duration", "300"]
+    process = subprocess.Popen(
+        argv, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.startswith("logging runs"):
+            break
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert (out, err.split()) == ("", ["interrupted"])
+    assert not (tmp_path / "demo" / "report.html").exists()
 
 
 def test_every_stream_of_the_workload_is_permitted_and_fits() -> None:

@@ -156,7 +156,8 @@ def test_models_commands(trained: tuple[str, dict[str, Any]], tmp_path: Path) ->
         assert "v0001" in done.stdout
     assert isinstance(run("models", "rollback", *at).exception, ModelError)
     assert isinstance(run("models", "show", "v9", *at).exception, ModelError)
-    assert "no models" in run("models", "list", "--store", str(tmp_path / "none")).stdout
+    assert "latency model v0001: checksum and probe rows agree" in run("check", str(store)).stdout
+    assert "no models" in run("models", "list", "--store", str(tmp_path)).stdout, "a folder without models yet"
 
 
 def test_bad_input_is_told(logs: tuple[str, str], tmp_path: Path) -> None:

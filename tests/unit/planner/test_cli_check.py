@@ -186,4 +186,5 @@ def test_schema_prints_json_schema(document, title):
     result = run("schema", document)
     assert result.exit_code == 0
     assert json.loads(result.output)["title"] == title
+    assert run("schema", document, "--json").output == result.output
     assert run("schema", "model").exit_code == 2

@@ -80,7 +80,7 @@ def test_log_and_report_appear_whole(tmp_path: Path, capsys: pytest.CaptureFixtu
         (["--plan", "missing.json"], "missing.json"),
         (["--assign", "colour=red"], "--assign"),
         (["--html", "no/such/folder/r.html"], "no such folder"),
-        (["--log", "/dev/null/log"], "cannot make the folder above it"),
+        (["--log", "/dev/null/log"], "cannot be made: "),
         (["--seed", "-1"], "--seed"),
     ],
 )
