@@ -29,6 +29,7 @@ from typing import Any
 
 import numpy as np
 
+from data.atomic_file import write_text_atomic
 from data.errors import ModelError
 from models.card import TARGETS, ModelCard
 from models.compiled import Forest
@@ -150,12 +151,7 @@ class ModelStore:
             raise ModelError(f"{self._pointer}: not a pointer file: {error!r}", reason="format") from error
 
     def _write_pointer(self, version: str, history: list[str]) -> None:
-        handle, name = tempfile.mkstemp(prefix=".aside-", dir=self.root)
-        with os.fdopen(handle, "w") as file:
-            file.write(json.dumps({"version": version, "history": history}) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(self._pointer)
+        write_text_atomic(self._pointer, json.dumps({"version": version, "history": history}) + "\n")
         _sync(self.root)
 
 
