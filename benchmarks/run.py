@@ -26,6 +26,7 @@ MODULES = (
     "benchmarks.bench_tokenpilot",
     "benchmarks.bench_placement",
     "benchmarks.bench_capacity",
+    "benchmarks.bench_latency_models",
     "benchmarks.bench_output_length",
     "benchmarks.bench_forecast",
     "benchmarks.bench_policies",

@@ -68,9 +68,14 @@ def retrain(job: RetrainJob, store: ModelStore, progress: Progress = lambda _: N
 
     Raises:
         LogError: A log cannot be read.
+        SettingError: Logs of both kinds are given, or a public log is unknown.
         ModelError: Too few samples, or the model failed its verification in a fresh process.
     """
     progress("read the log")
+    if job.public and job.logs:
+        raise SettingError(
+            "logs of two kinds", field="public", expected="public logs or logs of a fleet, not both"
+        )
     readers = [LogReader(path) for path in job.logs]
     tables = [reader.window(job.since_s, job.until_s) for reader in readers]
     samples = _public_samples(job) if job.public else samples_from_tables(tables, job.kinds)
@@ -85,9 +90,5 @@ def retrain(job: RetrainJob, store: ModelStore, progress: Progress = lambda _: N
 
 
 def _public_samples(job: RetrainJob) -> Samples:
-    if job.logs:
-        raise SettingError(
-            "logs of two kinds", field="public", expected="public logs or logs of a fleet, not both"
-        )
     logs = [load_public_log(source, path) for source, path in job.public]
     return training_samples(logs, job.settings.prior, job.settings.split)

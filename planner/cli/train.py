@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 
 @click.command()
+@click.option("--log", "logs", multiple=True, metavar="DIR", help="Log folder; repeat it, one for each run.")
 @click.option(
-    "--log", "logs", multiple=True, required=True, metavar="DIR", help="Log folder; repeat it, one for each run."
+    "--public", "public", multiple=True, metavar="SOURCE=PATH", help="Public latency log instead; may be repeated."
 )
 @click.option("--store", required=True, metavar="DIR", help="Model store; made when missing.")
 @click.option(
@@ -28,13 +29,13 @@ if TYPE_CHECKING:
 @click.option("--since", "since_s", type=float, default=0.0, help="First decision, seconds on the log's clock.")
 @click.option("--until", "until_s", type=float, default=math.inf, help="Decisions before this, seconds.")
 @click.option("--quantiles", default="0.5,0.9", show_default=True, help="Levels to fit, 0.5 among them.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of all draws.")
 @click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True, help="OpenMP threads.")
 @click.option("--promote/--no-promote", default=True, help="Let the model serve if it wins.  [default: promote]")
 @click.option("--json", "as_json", is_flag=True, help="Machine output on stdout.")
 def train(
-    logs: tuple[str, ...], store: str, fleets: tuple[str, ...], since_s: float, until_s: float, quantiles: str,
-    seed: int, threads: int, promote: bool, as_json: bool,
+    logs: tuple[str, ...], public: tuple[str, ...], store: str, fleets: tuple[str, ...], since_s: float,
+    until_s: float, quantiles: str, seed: int, threads: int, promote: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Train TTFT and TPOT models from logged runs, check and publish them.
 
@@ -43,9 +44,15 @@ def train(
     """
     from models.store import ModelStore
     from planner.cli.model_tables import print_report
+    from planner.report.machine import to_json
     from planner.retrain import STEPS, retrain
 
+    if Path(store).exists() and not Path(store).is_dir():
+        raise SettingError("not a folder", field="--store", value=store, expected="a model store, or a new folder")
+    if not since_s < until_s:
+        raise SettingError("no window", field="--since", value=since_s, expected=f"seconds before {until_s:g}")
     job = _job(logs, fleets, (since_s, until_s), _levels(quantiles), (seed, threads), promote)
+    job = replace(job, public=_sources(public, logs))
     with RunProgress("training", STEPS) as progress:
         done = retrain(job, ModelStore(Path(store)), progress.advance)
     card = done.trained.card
@@ -60,7 +67,7 @@ def train(
             "importance": card.importance,
             "skipped_files": done.skipped_files,
         }
-        click.echo(json.dumps(_finite(values), indent=2))
+        click.echo(to_json(values))
         return
     for name, reason in done.skipped_files.items():
         click.echo(f"skipped {name}: {reason}", err=True)
@@ -99,18 +106,22 @@ def _job(
     )
 
 
+def _sources(public: tuple[str, ...], logs: tuple[str, ...]) -> list[tuple[str, Path]]:
+    """Source and path of each public log; a usage error unless there is exactly one kind of log."""
+    if bool(public) == bool(logs):
+        raise click.UsageError("give --log or --public, one of the two")
+    pairs = [text.partition("=") for text in public]
+    for source, _, path in pairs:
+        if not (source and path):
+            raise SettingError(
+                "not SOURCE=PATH", field="--public", value=source, expected="such as vtc=runs.csv.gz"
+            )
+    return [(source, Path(path)) for source, _, path in pairs]
+
+
 def _levels(text: str) -> tuple[float, ...]:
     try:
         return tuple(sorted(float(part) for part in text.split(",")))
     except ValueError as error:
         expected = "levels such as 0.5,0.9"
         raise SettingError("not a list of numbers", field="--quantiles", value=text, expected=expected) from error
-
-
-def _finite(value: Any) -> Any:
-    """JSON knows no NaN: what was not measured is null."""
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
