@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ import pyarrow as pa
 from data.errors import ModelError
 from data.log.join import JOINED
 from data.outcome_sink import RecordSink
-from models.base import CategoryCodes, LatencyPredictor, Prediction
+from models.base import LatencyPredictor, Prediction
 from models.calibration import load_band
 from models.drift import DriftMonitor, ErrorBatch
 from models.features import INDEX, EndpointKind
@@ -112,7 +111,7 @@ class DriftWatch:
         codes = predictor.codes
         self.monitor.follow(predictor.version, codes)
         try:
-            samples = recode(samples_from_tables([table], self._kinds), codes)
+            samples = samples_from_tables([table], self._kinds).recoded(codes)
         except ModelError as error:
             if error.reason != "data":
                 raise
@@ -157,15 +156,3 @@ def error_batches(prediction: Prediction, samples: Samples) -> tuple[ErrorBatch,
             )
         )
     return batches[0], batches[1]
-
-
-def recode(samples: Samples, codes: CategoryCodes) -> Samples:
-    """The samples with other category codes; what these do not name becomes −1."""
-    features = samples.features.copy()
-    for name, known, code in (
-        ("gpu_type", samples.codes.gpu_types, codes.gpu_type),
-        ("model", samples.codes.models, codes.model),
-    ):
-        column = INDEX[name]
-        features[:, column] = np.array([code(one) for one in known])[features[:, column].astype(np.int64)]
-    return replace(samples, features=features, codes=codes)

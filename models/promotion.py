@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
-import numpy as np
+from dataclasses import dataclass
 
 from data.errors import ModelError
 from models.evaluate import evaluate
-from models.features import INDEX
-from models.predictor import ResidualPredictor
 from models.samples import Samples
 from models.store import ModelStore
 from models.training import Trained
@@ -45,18 +41,4 @@ def serving_loss(store: ModelStore, test: Samples) -> float | None:
         predictor = store.load()
     except ModelError:
         return None
-    return evaluate(predictor, recoded(test, predictor)).loss
-
-
-def recoded(samples: Samples, predictor: ResidualPredictor) -> Samples:
-    """The samples with the category codes of ``predictor``; what it does not know becomes −1."""
-    features = samples.features.copy()
-    codes = predictor.codes
-    for name, mine, theirs in (
-        ("gpu_type", samples.codes.gpu_types, codes.gpu_type),
-        ("model", samples.codes.models, codes.model),
-    ):
-        translate = np.array([theirs(category) for category in mine])
-        column = INDEX[name]
-        features[:, column] = translate[samples.features[:, column].astype(np.int64)]
-    return replace(samples, features=features)
+    return evaluate(predictor, test.recoded(predictor.codes)).loss

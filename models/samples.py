@@ -9,7 +9,7 @@ reason.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from data.errors import LogError, ModelError
 from data.types import FloatArray, IntArray, Status
-from models.base import BoolArray, CategoryCodes, FeatureMatrix
+from models.base import UNKNOWN_CODE, BoolArray, CategoryCodes, FeatureMatrix
 from models.features import INDEX, EndpointKind, feature_matrix, hardware_rows
 from models.signals import Signals
 
@@ -86,6 +86,33 @@ class Samples:
             dropped=self.dropped,
         )
 
+    def recoded(self, codes: CategoryCodes) -> Samples:
+        """The same samples with other category codes; what these do not name becomes −1."""
+        features = self.features.copy()
+        for name, mine, code in (
+            ("gpu_type", self.codes.gpu_types, codes.gpu_type),
+            ("model", self.codes.models, codes.model),
+        ):
+            # The last entry translates −1, a category that was unknown before.
+            translate = np.array([*(code(one) for one in mine), UNKNOWN_CODE])
+            features[:, INDEX[name]] = translate[features[:, INDEX[name]].astype(np.int64)]
+        return replace(self, features=features, codes=codes)
+
+
+def join_samples(parts: Sequence[Samples], codes: CategoryCodes, dropped: dict[str, int]) -> Samples:
+    """Several samples with common ``codes`` as one, in the order given."""
+    return Samples(
+        features=np.concatenate([part.features for part in parts]),
+        decided_s=np.concatenate([part.decided_s for part in parts]),
+        run=np.concatenate([part.run for part in parts]),
+        ttft_s=np.concatenate([part.ttft_s for part in parts]),
+        ttft_bound_s=np.concatenate([part.ttft_bound_s for part in parts]),
+        tpot_s=np.concatenate([part.tpot_s for part in parts]),
+        gaps=np.concatenate([part.gaps for part in parts]),
+        codes=codes,
+        dropped=dropped,
+    )
+
 
 def codes_of(kinds: Mapping[KindKey, EndpointKind]) -> CategoryCodes:
     """Category codes for all that the kinds name, sorted, so that equal fleets get equal codes."""
@@ -110,17 +137,7 @@ def samples_from_tables(tables: Sequence[pa.Table], kinds: Mapping[KindKey, Endp
             dropped[reason] = dropped.get(reason, 0) + count
     if not any(len(part) for part in parts):
         raise ModelError(f"the log holds no usable latency sample; left out: {dropped}", reason="data")
-    return Samples(
-        features=np.concatenate([part.features for part in parts]),
-        decided_s=np.concatenate([part.decided_s for part in parts]),
-        run=np.concatenate([part.run for part in parts]),
-        ttft_s=np.concatenate([part.ttft_s for part in parts]),
-        ttft_bound_s=np.concatenate([part.ttft_bound_s for part in parts]),
-        tpot_s=np.concatenate([part.tpot_s for part in parts]),
-        gaps=np.concatenate([part.gaps for part in parts]),
-        codes=codes,
-        dropped=dropped,
-    )
+    return join_samples(parts, codes, dropped)
 
 
 def _samples(table: pa.Table, kinds: Mapping[KindKey, EndpointKind], codes: CategoryCodes, run: int) -> Samples:

@@ -12,8 +12,8 @@ from data.catalog.types import ServiceTimes
 from data.errors import LogError, ModelError
 from data.types import FloatArray, IntArray
 from models.base import CategoryCodes
-from models.features import INDEX, EndpointKind, feature_matrix, hardware_rows
-from models.samples import Samples
+from models.features import EndpointKind, feature_matrix, hardware_rows
+from models.samples import Samples, join_samples
 from models.signals import Signals
 
 NO_TIMES = ServiceTimes(*(float("nan"),) * 6)
@@ -108,24 +108,8 @@ def merge_logs(logs: Sequence[PublicLog]) -> Samples:
     )
     parts, first_run, dropped = [], 0, Counter[str]()
     for log in logs:
-        samples, features = log.samples, log.samples.features.copy()
-        for column, old, new in (
-            (INDEX["gpu_type"], samples.codes.gpu_types, codes.gpu_types),
-            (INDEX["model"], samples.codes.models, codes.models),
-        ):
-            position = np.array([new.index(name) for name in old], dtype=np.float64)
-            features[:, column] = position[features[:, column].astype(np.int64)]
-        parts.append(replace(samples, features=features, run=samples.run + first_run))
+        recoded = log.samples.recoded(codes)
+        parts.append(replace(recoded, run=recoded.run + first_run))
         first_run += len(log.runs)
-        dropped.update({f"{log.source}:{reason}": count for reason, count in samples.dropped.items()})
-    return Samples(
-        features=np.concatenate([part.features for part in parts]),
-        decided_s=np.concatenate([part.decided_s for part in parts]),
-        run=np.concatenate([part.run for part in parts]),
-        ttft_s=np.concatenate([part.ttft_s for part in parts]),
-        ttft_bound_s=np.concatenate([part.ttft_bound_s for part in parts]),
-        tpot_s=np.concatenate([part.tpot_s for part in parts]),
-        gaps=np.concatenate([part.gaps for part in parts]),
-        codes=codes,
-        dropped=dict(dropped),
-    )
+        dropped.update({f"{log.source}:{reason}": count for reason, count in log.samples.dropped.items()})
+    return join_samples(parts, codes, dict(dropped))

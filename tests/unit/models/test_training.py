@@ -15,7 +15,7 @@ from data.types import Status
 from models.calibration import calibrate, censored_quantile, load_band, rising
 from models.features import INDEX, EndpointKind
 from models.gbm import BoostSettings, fit_target
-from models.promotion import promotion_verdict, recoded
+from models.promotion import promotion_verdict
 from models.samples import KindKey, Samples, samples_from_tables
 from models.splits import SplitSettings, split_samples
 from models.store import ModelStore
@@ -209,9 +209,12 @@ def test_promotion_needs_a_win_over_prior_and_serving_model(toy_model: Trained, 
 
 def test_samples_are_recoded_for_another_model(toy_model: Trained, toy_samples: Samples) -> None:
     card = replace(toy_model.card, gpu_types=("aaa", "slow"))
-    other = replace_codes = type(toy_model.predictor)(card, toy_model.forest)
-    features = recoded(toy_samples, replace_codes).features[:, INDEX["gpu_type"]]
+    other = type(toy_model.predictor)(card, toy_model.forest)
+    once = toy_samples.recoded(other.codes)
+    features = once.features[:, INDEX["gpu_type"]]
     slow = toy_samples.features[:, INDEX["gpu_type"]] == 1
     assert set(features[slow]) == {1.0}
     assert set(features[~slow]) == {-1.0}
     assert other.codes.gpu_types == ("aaa", "slow")
+    twice = once.recoded(toy_samples.codes).features[:, INDEX["gpu_type"]]
+    assert set(twice[~slow]) == {-1.0}, "what was unknown stays unknown"
