@@ -14,7 +14,9 @@ import os
 import platform
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -53,11 +55,23 @@ def collect(modules: tuple[str, ...], quick: bool) -> list[dict[str, Any]]:
     for name in modules:
         started = time.perf_counter()
         print(f"== {name}", file=sys.stderr, flush=True)
-        found = importlib.import_module(name).rows(quick)
+        found = _in_fresh_process(name, quick)
         stamp = {"when": datetime.now(UTC).isoformat(timespec="seconds"), "machine": machine()}
         rows.extend({**row, **stamp} for row in found)
         print(f"   {len(found)} rows in {time.perf_counter() - started:.0f} s", file=sys.stderr, flush=True)
     return rows
+
+
+def rows_of(name: str, quick: bool) -> list[dict[str, Any]]:
+    """Rows of one module."""
+    found: list[dict[str, Any]] = importlib.import_module(name).rows(quick)
+    return found
+
+
+def _in_fresh_process(name: str, quick: bool) -> list[dict[str, Any]]:
+    """A process of its own for each benchmark: memory and caches of the one before would be measured with it."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(rows_of, name, quick).result()
 
 
 def main(argv: list[str] | None = None) -> None:
