@@ -1,4 +1,4 @@
-"""Quantile (pinball) loss of forecasts, weighted by what was observed."""
+"""Quantile (pinball) loss of forecasts."""
 
 from __future__ import annotations
 
@@ -21,10 +21,3 @@ def pinball(observed: FloatArray, quantiles: FloatArray, levels: tuple[float, ..
     at = np.array(levels)
     miss = observed[..., None] - quantiles
     return 2.0 * np.asarray(np.maximum(at * miss, (at - 1.0) * miss).mean(axis=-1))
-
-
-def weighted_quantile_loss(losses: FloatArray, observed: FloatArray) -> float:
-    """Sum of losses over the sum of what was observed, over the known windows; NaN if that is nothing."""
-    known = ~np.isnan(observed)
-    total = float(observed[known].sum())
-    return float(losses[known].sum()) / total if total > 0 else float("nan")

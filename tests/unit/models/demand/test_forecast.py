@@ -14,7 +14,7 @@ from models.demand.base import last_origin
 from models.demand.clean import clean_quantiles
 from models.demand.forecast import forecast, target_s
 from models.demand.history import History
-from models.demand.loss import pinball, weighted_quantile_loss
+from models.demand.loss import pinball
 from models.demand.point_rules import ExponentialSmoothing, Persistence, SeasonalNaive
 from models.demand.residual_quantiles import ResidualForecaster
 from models.demand.selection import choose
@@ -168,8 +168,6 @@ def test_fit_times_leave_room() -> None:
 def test_losses() -> None:
     quantiles = np.array([[1.0, 2.0, 4.0]])
     assert pinball(np.array([2.0]), quantiles, LEVELS)[0] == pytest.approx(2 * (0.2 * 1 + 0 + 0.2 * 2) / 3)
-    assert weighted_quantile_loss(np.array([1.0, np.nan]), np.array([4.0, np.nan])) == 0.25
-    assert np.isnan(weighted_quantile_loss(np.zeros(2), np.zeros(2)))
 
 
 def test_cleaning_orders_and_refuses() -> None:
