@@ -31,17 +31,21 @@ class CandidateFeatures:
     """Builds feature matrices for one table; the buffer and the fixed columns are kept between calls.
 
     Args:
-        table: The endpoint table; its identity columns do not change.
+        table: The endpoint table; fixed columns are built again when its version changes.
         codes: Category codes of the predictor that will read the rows.
         signals: How reports fade.
     """
 
     def __init__(self, table: EndpointTable, codes: CategoryCodes, signals: SignalSettings | None = None) -> None:
-        self._kinds = endpoint_kinds(table)
+        self._table = table
         self._signals = signals or SignalSettings()
-        self._buffer = np.empty((len(table), len(NAMES)))
+        self._renew(codes)
+
+    def _renew(self, codes: CategoryCodes) -> None:
+        self._version = self._table.version
         self._codes = codes
-        self._hardware = hardware_rows(self._kinds, codes)
+        self._buffer = np.empty((len(self._table), len(NAMES)))
+        self._hardware = hardware_rows(endpoint_kinds(self._table), codes)
 
     def build(
         self,
@@ -52,8 +56,8 @@ class CandidateFeatures:
         codes: CategoryCodes,
     ) -> FeatureMatrix:
         """Rows for the endpoints ``rows`` with ``hit_tokens`` aligned; valid until the next call."""
-        if codes is not self._codes:
-            self._hardware, self._codes = hardware_rows(self._kinds, codes), codes
+        if codes is not self._codes or self._version != self._table.version:
+            self._renew(codes)
         return feature_matrix(
             float(request.input_tokens),
             hit_tokens,

@@ -3,6 +3,9 @@
 Three kinds of column: *identity* (fixed), *report* (what the engine last said, with its time) and *local*
 (what this router itself has in flight: charged at decision time, released exactly once). A report never erases
 local counts; ``sent_*_since_report`` is what was sent after the report's own sample time.
+
+Rows are slots. An endpoint that leaves frees its row, a new one is put into a free row, and ``version`` tells
+users to renew what they derived from identity columns. Row numbers of the others never change.
 """
 
 from __future__ import annotations
@@ -35,11 +38,32 @@ class EndpointSpec:
     """From start command to ready, the engine's warm-up included."""
 
 
+VACANT = EndpointSpec(
+    endpoint_id="",
+    site="",
+    model="",
+    config="",
+    gpu_type="",
+    gpus=1,
+    times=ServiceTimes(p0=0.0, p1=0.0, p2=0.0, d0=0.0, d1=0.0, d2=0.0),
+    kv_capacity_tokens=1,
+    batch_token_budget=1,
+    max_seqs=1,
+    context_limit_tokens=1,
+)
+"""Identity of a free row: it serves no model, so no filter lets it through."""
+
+
 class EndpointTable:
-    """Columns over endpoints; row ``i`` is ``specs[i]``. Mutated in place by whoever owns it, read by policies."""
+    """Columns over endpoints; row ``i`` is ``specs[i]``. Mutated in place by whoever owns it, read by policies.
+
+    Attributes:
+        version: Counts up whenever the identity of a row changes.
+    """
 
     def __init__(self, specs: Sequence[EndpointSpec]) -> None:
         n = len(specs)
+        self.version = 0
         self.specs = tuple(specs)
         # identity
         self.sites = np.array([s.site for s in specs], dtype=object)
@@ -87,3 +111,56 @@ class EndpointTable:
 
     def __len__(self) -> int:
         return len(self.specs)
+
+    def put(self, row: int, spec: EndpointSpec) -> None:
+        """Give ``row`` a new identity, not ready yet; ``VACANT`` frees it.
+
+        Reports and local counts are the lease book's to forget (``LeaseBook.drop_endpoint``).
+        """
+        specs = list(self.specs)
+        specs[row] = spec
+        self.specs = tuple(specs)
+        fresh = EndpointTable([spec])
+        for column in IDENTITY:
+            getattr(self, column)[row] = getattr(fresh, column)[0]
+        self.ready[row] = False
+        self.draining[row] = False
+        self.healthy[row] = True
+        self.version += 1
+
+    def grow(self, rows: int) -> None:
+        """Append vacant rows until there are ``rows``; columns become new, longer arrays.
+
+        Raises:
+            ValueError: If the table is longer already.
+        """
+        more = rows - len(self)
+        if more < 0:
+            raise ValueError(f"a table of {len(self)} rows does not shrink to {rows}")
+        vacant = EndpointTable([VACANT] * more)
+        vacant.ready[:] = False
+        for column, values in vars(vacant).items():
+            if isinstance(values, np.ndarray):
+                setattr(self, column, np.concatenate([getattr(self, column), values]))
+        self.specs += vacant.specs
+        self.version += 1
+
+
+IDENTITY = (
+    "sites",
+    "models",
+    "gpu_types",
+    "gpus",
+    "p0",
+    "p1",
+    "p2",
+    "d0",
+    "d1",
+    "d2",
+    "host_overhead",
+    "kv_capacity_tokens",
+    "batch_token_budget",
+    "max_seqs",
+    "context_limit_tokens",
+)
+"""Columns that ``EndpointTable.put`` sets from the spec."""

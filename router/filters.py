@@ -54,7 +54,7 @@ class FilterRules:
 
     Args:
         fleet: Says who may use what, and where. A fleet without tenants permits everybody everything.
-        table: Its identity columns must not change; make new rules for a new table.
+        table: When its version changes, what was computed from its identity columns is computed again.
         settings: Settings of the filters.
     """
 
@@ -66,6 +66,7 @@ class FilterRules:
         self._sites = {site.name: site for site in fleet.sites}
         self._models = {model.key for model in fleet.models}
         self._permitted: dict[tuple[str, str], Permitted] = {}
+        self._version = table.version
 
     def known_tenant(self, tenant: str) -> bool:
         """Whether the fleet file names this tenant, or names none at all."""
@@ -77,6 +78,9 @@ class FilterRules:
 
     def permitted(self, tenant: str, model: str) -> Permitted:
         """Endpoints of this model at sites that this tenant's permission and residency allow."""
+        if self._version != self._table.version:
+            self._permitted.clear()
+            self._version = self._table.version
         found = self._permitted.get((tenant, model))
         if found is None:
             found = self._compute(tenant, model)

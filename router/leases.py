@@ -55,6 +55,10 @@ class LeaseBook:
     def __len__(self) -> int:
         return len(self._open)
 
+    def resized(self) -> None:
+        """The table has grown."""
+        self._prefilling += [0] * (len(self._table) - len(self._prefilling))
+
     def open(self, request: RouteRequest, endpoint: int, hit_tokens: float, now_s: float) -> int:
         """Charge a dispatch to ``endpoint`` and give back its lease.
 

@@ -8,8 +8,8 @@ from data.outcome_sink import RecordSink
 from data.types import Outcome, Status
 from planner.sim.flight import Flight
 from planner.sim.meter import Groups, Meter
-from planner.sim.router_side import Decision
 from planner.sim.timeline import TimelineMeter
+from router.core import Decision
 from router.log_rows import decision_row, outcome_row
 from router.types import FleetView, Policy, RouteRequest
 

@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from data.fleet.types import Fleet
-from data.types import IntArray, Outcome, RefusalReason
+from data.types import Outcome, RefusalReason
 from planner.sim.flight import Flight
 from planner.sim.observation import Observer, Truth
 from planner.sim.settings import SimSettings
+from router.core import Decision, RouterCore
 from router.endpoints import EndpointSpec, EndpointTable
-from router.filters import FilterRules, eligible, refusal_reason
+from router.filters import FilterRules
 from router.leases import LeaseBook
 from router.prefix import EventPrefixIndex
 from router.types import FleetView, Policy, RouteRequest
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """One choice, not charged yet."""
-
-    endpoint: int
-    candidates: int
-    hit_tokens: float
-    view: FleetView
 
 
 class RouterSide:
@@ -53,6 +43,7 @@ class RouterSide:
         self.book = LeaseBook(table)
         self.index = EventPrefixIndex(len(specs))
         self.rules = FilterRules(fleet, table)
+        self.core = RouterCore(table, self.index, self.rules, policy, self.book)
         self.observer = Observer(settings, truth, table, self.book, self.index, policy.endpoint_reset)
         self._class_weights = {kind.name: kind.weight for kind in fleet.classes}
         self._tenant_weights = {tenant.name: tenant.weight for tenant in fleet.tenants}
@@ -83,52 +74,25 @@ class RouterSide:
         return FleetView(now_s, self.table, self.index, flight.paths.rtt_s)
 
     def decide(self, route: RouteRequest, flight: Flight, view: FleetView) -> Decision | RefusalReason:
-        """Filter and choose.
-
-        Raises:
-            RuntimeError: If the policy names an endpoint that is not a candidate.
-        """
-        candidates = self._candidates(route, flight)
-        if not len(candidates):
-            return refusal_reason(route, self.table, self.rules) or RefusalReason.NO_ENDPOINT
-        endpoint = int(self.policy.choose(route, candidates, view))
-        place = int(candidates.searchsorted(endpoint))
-        if place == len(candidates) or candidates[place] != endpoint:
-            raise RuntimeError(f"policy {self.policy.name} chose endpoint {endpoint}, which is not a candidate")
-        return Decision(endpoint, len(candidates), self._hit_tokens(route, endpoint), view)
+        """Filter and choose."""
+        return self.core.decide(route, view, flight.paths.reachable)
 
     def dispatch(self, route: RouteRequest, decision: Decision) -> int:
         """Charge the choice and tell the policy; gives the lease."""
-        lease = self.book.open(route, decision.endpoint, decision.hit_tokens, decision.view.now_s)
-        self.policy.dispatched(route, decision.endpoint, decision.view)
-        return lease
+        return self.core.dispatch(route, decision)
 
     def first_token(self, flight: Flight, now_s: float) -> None:
         """The first token has passed the router."""
         assert flight.route is not None
-        self.book.first_token(flight.lease, now_s)
-        self.policy.first_token(flight.route, flight.endpoint, now_s, now_s - flight.decided_s)
+        self.core.first_token(flight.route, flight.endpoint, flight.lease, now_s, now_s - flight.decided_s)
 
     def finished(self, flight: Flight, outcome: Outcome) -> None:
         """The attempt has ended: release what it held and tell the policy."""
         assert flight.route is not None
-        self.book.close(flight.lease, outcome.finished_s, outcome.status)
-        self.policy.finished(flight.route, outcome)
+        self.core.finished(flight.route, flight.lease, outcome)
 
     def left(self, now_s: float, endpoint: int) -> None:
         """A drained endpoint has gone; the router did it itself, so it knows at once."""
         self.observer.refresh(now_s)
         self.table.ready[endpoint] = False
         self.observer.left(endpoint)
-
-    def _candidates(self, route: RouteRequest, flight: Flight) -> IntArray:
-        candidates = eligible(route, self.table, self.rules)
-        reachable = flight.paths.reachable
-        return candidates if reachable is None else candidates[reachable[candidates]]
-
-    def _hit_tokens(self, route: RouteRequest, endpoint: int) -> float:
-        """``FleetView.hit_tokens`` of one endpoint, without the arithmetic for all others."""
-        if not route.block_hashes:
-            return 0.0
-        blocks = int(self.index.matched_blocks(route.block_hashes)[endpoint])
-        return float(min(blocks * route.block_tokens, route.input_tokens - 1))

@@ -15,8 +15,9 @@ from planner.sim.events import EventQueue
 from planner.sim.flight import ClassState, Flight
 from planner.sim.lifecycle import Lifecycle
 from planner.sim.network import Network
-from planner.sim.router_side import Decision, RouterSide
+from planner.sim.router_side import RouterSide
 from planner.sim.sequence import Sequence
+from router.core import Decision
 
 UNKNOWN = "(unknown)"
 """Group of requests whose class or tenant the fleet file does not name."""
