@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+
 from data.catalog.types import ServiceTimes
 from router.endpoints import IDENTITY, VACANT, EndpointSpec, EndpointTable
 from router.leases import LeaseBook
