@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import TypeVar
@@ -112,6 +112,17 @@ class RouterClient:
             lambda timeout: self._stub.Explain(message, timeout=timeout, metadata=self._metadata), deadline_s
         )
         return reply
+
+    def report(self, events: Sequence[pb.ReportEvent]) -> pb.ReportSummary:
+        """Deliver events now and say what became of them.
+
+        Raises:
+            grpc.RpcError: As ``ask``.
+        """
+        summary: pb.ReportSummary = self._retried(
+            lambda timeout: self._stub.Report(iter(events), timeout=timeout, metadata=self._metadata), None
+        )
+        return summary
 
     def send(self, event: pb.ReportEvent) -> None:
         """Deliver an event soon, on the client's own thread."""
