@@ -84,14 +84,25 @@ class Attempt:
         ttft_s: float | None = None,
         cached_tokens: int | None = None,
         preemptions: int = 0,
+        finish_reason: str = "",
     ) -> None:
-        """The engine ended normally. ``cached_tokens`` is what it says it reused of the prompt."""
+        """The engine ended normally.
+
+        Args:
+            output_tokens: Tokens generated; 0 needs a ``finish_reason``, else it counts as a failure.
+            e2e_s: From dispatch to the last token as the caller saw it.
+            ttft_s: The same to the first one, if ``first_token`` did not tell it.
+            cached_tokens: What the engine says it reused of the prompt.
+            preemptions: How often the engine put the request back.
+            finish_reason: As the engine gives it, such as ``stop`` or ``length``.
+        """
         finished = pb.Finished(
             output_tokens=output_tokens,
             e2e_s=e2e_s,
             ttft_s=ttft_s,
             cached_tokens=cached_tokens,
             preemptions=preemptions,
+            finish_reason=finish_reason,
         )
         self._end(pb.ReportEvent(lease_id=self.placement.lease_id, finished=finished))
 
