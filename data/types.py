@@ -106,6 +106,8 @@ class RefusalReason(enum.StrEnum):
     QUEUE_FULL = "queue_full"
     EXPIRED = "expired"
     BUDGET_EXHAUSTED = "budget_exhausted"
+    INVALID_REQUEST = "invalid_request"
+    SHUTTING_DOWN = "shutting_down"
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,9 @@
 The offset is the conformal quantile of held-out errors ``log(observed) − log(predicted)``, so that the
 calibrated quantile covers its share of later rows of that group whatever the shape of the errors (split conformal
 prediction). Rows only known by a lower bound enter through the product-limit (Kaplan–Meier) estimate. Small groups
-borrow their GPU type's offset, small GPU types that of all rows. Offsets never fall from one load band to the
-next, so that they cannot undo the monotony of the forest.
+borrow their GPU type's offset, small GPU types that of all rows. How groups differ may be learned from fitted rows
+too, of which there are many more; the level of all is then set on held-out rows alone. Offsets never fall from one
+load band to the next, so that they cannot undo the monotony of the forest.
 """
 
 from __future__ import annotations
@@ -75,14 +76,31 @@ def calibrate(
                 continue
             typical = censored_quantile(score[mine], censored[mine], weight[mine], level)
             values = np.full(len(LOAD_BANDS), typical)
-            sizes = np.ones(len(LOAD_BANDS))
             for band in range(len(LOAD_BANDS)):
                 group = mine & (bands == band)
                 if group.sum() >= least_rows:
                     values[band] = censored_quantile(score[group], censored[group], weight[group], level)
-                    sizes[band] = float(weight[group].sum())
-            offsets[gpu, :, column] = rising(values, sizes)
+            # Bands weigh the same: the few swamped rows must not pay for the many idle ones.
+            offsets[gpu, :, column] = rising(values, np.ones(len(LOAD_BANDS)))
     return Calibration(offsets)
+
+
+def levelled(
+    calibration: Calibration,
+    errors: FloatArray,
+    censored: BoolArray,
+    gpu_code: FloatArray,
+    queue_depth: FloatArray,
+    weight: FloatArray,
+    quantiles: tuple[float, ...],
+) -> Calibration:
+    """The offsets moved together, by quantile, so that each covers its share of these held-out rows.
+
+    The arguments are those of :func:`calibrate`. Differences between groups stay.
+    """
+    rest = errors - calibration.offset(gpu_code, queue_depth)
+    shift = [censored_quantile(rest[:, k], censored, weight, level) for k, level in enumerate(quantiles)]
+    return Calibration(calibration.offsets + np.array(shift))
 
 
 def censored_quantile(scores: FloatArray, censored: BoolArray, weight: FloatArray, level: float) -> float:

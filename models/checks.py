@@ -96,7 +96,7 @@ def _reconcile_lengths(rows: FeatureMatrix, swept: str) -> None:
 def _worst_fall(predictor: ResidualPredictor, rows: FeatureMatrix, name: str) -> float:
     """Greatest relative fall of a served quantile from 0.5 up, from one point of a sweep to any later one."""
     column = INDEX[name]
-    top = 1.0 if name == "kv_use" else 4.0 * max(float(np.nanmax(rows[:, column])), 1e-3)
+    top = 1.0 if name == "kv_use" else 4.0 * float(np.nanmax(np.append(rows[:, column], 1e-3)))
     worst = 0.0
     peak_ttft = peak_tpot = np.zeros((len(rows), 1))
     upper = [level >= 0.5 for level in predictor.quantiles]

@@ -1,7 +1,8 @@
-"""Errors and coverage of a predictor on samples: in all, by GPU type, load band and prompt band."""
+"""Errors and coverage of a predictor on samples: in all, by GPU type, load band, both, and prompt band."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -22,14 +23,16 @@ class GroupError:
 
     Attributes:
         target: ``ttft_s`` or ``tpot_s``.
-        group: Kind of group and its name, such as ``gpu_type:H100``; ``all`` for every row.
+        group: Kind of group and its name, such as ``gpu_type:H100`` or ``gpu_load:H100/busy``; ``all`` for all.
         rows: Rows with a known time; the errors are theirs.
         censored: Rows with only a lower bound; they enter ``loss`` and ``coverage`` where the bound decides.
         median_error: Median absolute relative error of the 0.5 quantile.
         loss: Mean pinball loss of log time over all quantiles.
         coverage: For each quantile the share of rows at or below it.
+        losses: The pinball loss of each quantile.
+        bias: Median of predicted over observed: below 1 = optimistic.
 
-    For TPOT all three are weighted by the tokens it is the mean of, as Goodput is.
+    For TPOT all of them are weighted by the tokens it is the mean of, as Goodput is.
     """
 
     target: str
@@ -39,6 +42,8 @@ class GroupError:
     median_error: float
     loss: float
     coverage: dict[str, float]
+    losses: dict[str, float]
+    bias: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +97,11 @@ def _groups(samples: Samples) -> list[tuple[str, BoolArray]]:
         groups.append((f"gpu_type:{name}", gpu == code))
     bands = load_band(features[:, INDEX["queue_depth"]])
     groups += [(f"load:{name}", bands == band) for band, name in enumerate(LOAD_BANDS)]
+    groups += [
+        (f"gpu_load:{gpu_type}/{name}", (gpu == code) & (bands == band))
+        for code, gpu_type in enumerate(samples.codes.gpu_types)
+        for band, name in enumerate(LOAD_BANDS)
+    ]
     prompts: IntArray = np.searchsorted(np.array(PROMPT_EDGES), features[:, INDEX["input_tokens"]], side="right")
     groups += [(f"prompt:{name}", prompts == band) for band, name in enumerate(PROMPT_BANDS)]
     return [(name, rows) for name, rows in groups if rows.any()]
@@ -110,25 +120,31 @@ def _group_error(
     observed, bound, weight = observed[rows], bound[rows], weight[rows]
     seen = ~bound
     if not seen.any():
-        return GroupError(target, group, 0, int(bound.sum()), float("nan"), float("nan"), {})
+        return GroupError(target, group, 0, int(bound.sum()), math.nan, math.nan, {}, {}, math.nan)
     log_error = np.log(observed)[:, None] - np.log(predicted)
-    losses = [
-        np.average(pinball(log_error[:, column], bound, level), weights=weight)
+    losses = {
+        str(level): float(np.average(pinball(log_error[:, column], bound, level), weights=weight))
         for column, level in enumerate(prediction.quantiles)
-    ]
-    relative = np.abs(predicted[seen, prediction.median_column] / observed[seen] - 1.0)
+    }
+    ratio = predicted[seen, prediction.median_column] / observed[seen]
     return GroupError(
         target=target,
         group=group,
         rows=int(seen.sum()),
         censored=int(bound.sum()),
-        median_error=float(np.quantile(relative, 0.5, weights=weight[seen], method="inverted_cdf")),
-        loss=float(np.mean(losses)),
+        median_error=_median(np.abs(ratio - 1.0), weight[seen]),
+        loss=float(np.mean(list(losses.values()))),
         coverage={
             str(level): _coverage(log_error[:, column], bound, weight)
             for column, level in enumerate(prediction.quantiles)
         },
+        losses=losses,
+        bias=_median(ratio, weight[seen]),
     )
+
+
+def _median(values: FloatArray, weight: FloatArray) -> float:
+    return float(np.quantile(values, 0.5, weights=weight, method="inverted_cdf"))
 
 
 def _coverage(log_error: FloatArray, bound: BoolArray, weight: FloatArray) -> float:

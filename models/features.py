@@ -28,6 +28,7 @@ UNITS: dict[str, str] = {
     "input_tokens": "tokens",
     "uncached_tokens": "tokens",
     "output_budget": "tokens",
+    "expected_output_tokens": "tokens",
     # the endpoint, as far as the router knows it (see models.signals)
     "queue_depth": "requests",
     "waiting_prefill_tokens": "tokens",
@@ -37,6 +38,7 @@ UNITS: dict[str, str] = {
     "inflight_tokens": "tokens",
     "kv_use": "share",
     "kv_tokens": "tokens",
+    "prefill_load": "share",
     # what the endpoint is
     "gpu_type": "code",
     "gpus": "count",
@@ -71,6 +73,7 @@ RISING = (
     "waiting_prefill_s",
     "kv_use",
     "kv_tokens",
+    "prefill_load",
 )
 """More of one of these never lowers a prediction."""
 
@@ -146,6 +149,7 @@ def feature_matrix(
     signals: Signals,
     hardware: FloatArray,
     out: FeatureMatrix | None = None,
+    expected_output_tokens: FloatArray | float = np.nan,
 ) -> FeatureMatrix:
     """One row for each candidate, columns in the order of ``NAMES``.
 
@@ -156,6 +160,8 @@ def feature_matrix(
         signals: What the router knows of each endpoint, shape (rows,) each.
         hardware: Rows of :func:`hardware_rows`.
         out: Buffer of at least ``rows`` rows to fill; without it a new array is made.
+        expected_output_tokens: Mean output of the request's class as the router knew it, one number or one a row;
+            NaN = unknown.
 
     Returns:
         C-contiguous float64, shape (rows, len(NAMES)); a view of ``out`` if that was given. The queue's prefill
@@ -166,6 +172,7 @@ def feature_matrix(
     matrix[:, 0] = input_tokens
     matrix[:, 1] = input_tokens - hit_tokens
     matrix[:, 2] = output_budget
+    matrix[:, 3] = expected_output_tokens
     matrix[:, _HIT] = hit_tokens
     for column, values in enumerate(signals.load(), start=_FIRST_SIGNAL):
         matrix[:, column] = values

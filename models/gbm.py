@@ -4,6 +4,9 @@ LightGBM's own quantile objective renews leaf values after a tree has grown, whi
 the location is fitted by least squares, and each quantile ``τ`` by boosting on the gradient of the pinball loss
 with a constant curvature, which leaves the constraints intact. A row only known to lie *above* a bound pulls with
 ``−τ`` while the fit is below its bound and not at all above it (Powell's censored quantile loss).
+
+Several workers may fit together (``models.fit_peers``): trees come from LightGBM's own sums over all of them, and
+every other number over all rows is gathered here, so that only the place of the rows differs.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from data.errors import SettingError
 from data.types import FloatArray
 from models.base import BoolArray, FeatureMatrix
 from models.features import LEARNED, RISING
+from models.fit_peers import Alone, FitPeers, total, weighted_quantile
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +32,7 @@ class BoostSettings:
         learning_rate: Share of each tree's answer that is taken (above 0, to 1).
         leaves, depth: Size of a tree (2 to 1,024; 1 to 16).
         least_rows: Rows of a leaf, at least (1 or more).
-        threads: OpenMP threads (1 or more); the result does not depend on it.
+        threads: OpenMP threads (1 or more); another number changes the last bits of sums, and with them a tie.
         seed: For LightGBM's own draws.
     """
 
@@ -80,6 +84,7 @@ def fit_target(
     weight: FloatArray,
     quantiles: tuple[float, ...],
     settings: BoostSettings,
+    peers: FitPeers | None = None,
 ) -> TargetFit:
     """Fit one target.
 
@@ -90,28 +95,35 @@ def fit_target(
         weight: Weight of each row, above 0.
         quantiles: Levels to fit.
         settings: Size and pace.
+        peers: Who else fits, on other rows; ``None`` = nobody.
     """
+    peers = peers or Alone()
     learned = np.ascontiguousarray(features[:, : len(LEARNED)])
     seen = ~censored
-    weight = weight / weight.mean()
-    centre = float(np.average(log_ratio[seen], weights=weight[seen]))
-    mean = _boost(learned[seen], log_ratio[seen] - centre, weight[seen], settings)
-    location = centre + mean.predict(learned, num_threads=settings.threads)
-    boosters = [mean]
-    base = []
+    weights, rows = total(peers, float(weight.sum()), float(len(weight)))
+    weight = weight * (rows / weights)
+    known = weight[seen]
+    known_sum, known_weight = total(peers, float(log_ratio[seen] @ known), float(known.sum()))
+    centre = known_sum / known_weight
+    mean = _boost(learned[seen], log_ratio[seen] - centre, known, settings, peers)
+    rest = log_ratio - centre - mean.predict(learned, num_threads=settings.threads)
+    data = lightgbm.Dataset(
+        learned, params=_params(settings, peers), feature_name=list(LEARNED), free_raw_data=False
+    )
+    boosters, base = [mean], []
     for level in quantiles:
-        rest = log_ratio - location
-        shift = float(np.quantile(rest[seen], level, weights=weight[seen], method="inverted_cdf"))
+        shift = weighted_quantile(rest[seen], known, level, peers)
         base.append(centre + shift)
-        boosters.append(_boost_quantile(learned, rest - shift, censored, weight, level, settings))
+        boosters.append(_boost_quantile(data, rest - shift, censored, weight, level, settings, peers))
     gains = np.sum([booster.feature_importance("gain") for booster in boosters], axis=0)
-    total = float(gains.sum()) or 1.0
-    share = {name: float(gain) / total for name, gain in zip(LEARNED, gains, strict=True)}
+    whole = float(gains.sum()) or 1.0
+    share = {name: float(gain) / whole for name, gain in zip(LEARNED, gains, strict=True)}
     return TargetFit(tuple(booster.model_to_string() for booster in boosters), tuple(base), share)
 
 
-def _params(settings: BoostSettings) -> dict[str, object]:
+def _params(settings: BoostSettings, peers: FitPeers) -> dict[str, object]:
     return {
+        **peers.parameters,
         "learning_rate": settings.learning_rate,
         "num_leaves": settings.leaves,
         "max_depth": settings.depth,
@@ -128,29 +140,29 @@ def _params(settings: BoostSettings) -> dict[str, object]:
 
 
 def _boost(
-    features: FeatureMatrix, target: FloatArray, weight: FloatArray, settings: BoostSettings
+    features: FeatureMatrix, target: FloatArray, weight: FloatArray, settings: BoostSettings, peers: FitPeers
 ) -> lightgbm.Booster:
-    params = _params(settings) | {"objective": "l2", "boost_from_average": False}
+    params = _params(settings, peers) | {"objective": "l2", "boost_from_average": False}
     data = lightgbm.Dataset(features, label=target, weight=weight, feature_name=list(LEARNED))
     return lightgbm.train(params, data, num_boost_round=settings.mean_trees)
 
 
 def _boost_quantile(
-    features: FeatureMatrix,
+    data: lightgbm.Dataset,
     rest: FloatArray,
     censored: BoolArray,
     weight: FloatArray,
     level: float,
     settings: BoostSettings,
+    peers: FitPeers,
 ) -> lightgbm.Booster:
     def pinball(scores: FloatArray, _: lightgbm.Dataset) -> tuple[FloatArray, FloatArray]:
         error = rest - scores
-        above = error > 0
-        gradient = np.where(above, -level, np.where(censored, 0.0, 1.0 - level))
+        gradient = np.where(error > 0, -level, np.where(censored, 0.0, 1.0 - level))
         # A leaf's Newton step is then its mean gradient times the present scale of the errors.
-        scale = max(float(np.average(np.abs(error), weights=weight)), 1e-4)
+        errors, weights = total(peers, float(np.abs(error) @ weight), float(weight.sum()))
+        scale = max(errors / weights, 1e-4)
         return gradient * weight, weight * (0.5 / scale)
 
-    params = _params(settings) | {"objective": pinball, "min_sum_hessian_in_leaf": 0.0}
-    data = lightgbm.Dataset(features, label=rest, feature_name=list(LEARNED))
-    return lightgbm.train(params, data, num_boost_round=settings.quantile_trees)
+    params = _params(settings, peers) | {"objective": pinball, "min_sum_hessian_in_leaf": 0.0}
+    return lightgbm.train(params, data.set_label(rest), num_boost_round=settings.quantile_trees)

@@ -11,15 +11,17 @@ seconds of variable prefill time, ``e`` seconds already spent on the head of tha
 (4)  ``left = max(S + fix·W/b − e, f·(S + fix·W/b))``      until the queue ahead is done
 (5)  ``room = life·max(0, k + W + u − C)/C``               until KV memory is free
 (6)  ``TTFT = left + room + own + fix·max(1, u/b) + (1/2)·min(1, r + q)·(D(r) + d2·k + host)``
-(7)  ``TPOT = D(r + q + 1) + d2·min(k + W + u + h, max(C, u + h)) + host + x·S/n``
+(7)  ``TPOT = (D(r + q + 1) + d2·min(k + W + u + h, max(C, u + h)) + host)·(1 + y·min(1, a)) + x·S/n``
 
-In (7) everybody ahead has joined the batch, and the prefill that arrives meanwhile is taken to resemble what waits
-now (share ``x``, over ``n`` tokens). Each term rises with ``u`` (at fixed ``h``), ``W``, ``S``, ``q`` and ``k``,
-hence so do both results. ``life`` is the time of ``n`` decode steps.
+In (7) everybody ahead has joined the batch, and prefill goes on arriving as it lately did (``a`` seconds of it
+each second, share ``y``; 0 if unknown) and as what waits now (share ``x``, over ``n`` tokens). Each term rises
+with ``u`` (at fixed ``h``), ``W``, ``S``, ``q``, ``k`` and ``a``, hence so do both results. ``life`` is the time
+of ``n`` decode steps.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import NormalDist
@@ -27,9 +29,10 @@ from statistics import NormalDist
 import numpy as np
 
 from data.errors import SettingError
-from data.types import FloatArray
+from data.types import FloatArray, IntArray
 from models.base import BoolArray, CategoryCodes, FeatureMatrix, Prediction
 from models.features import INDEX
+from models.jit import compiled
 
 LEAST_S, MOST_S = 1e-5, 1e5
 """Predictions are kept within these bounds."""
@@ -42,6 +45,7 @@ class PriorSettings:
     Attributes:
         head_floor: ``f`` of (4): share of the queue's time that is left at least (0 to 1).
         interference: ``x`` of (7) (0 to 10).
+        arrivals: ``y`` of (7) (0 to 10).
         decode_tokens: ``n``: output tokens over which waiting work is spread (> 0).
         spread_least, spread_load, spread_age: Standard deviation of log time when idle, added at full load, and
             added by old metrics (each 0 to 3).
@@ -49,6 +53,7 @@ class PriorSettings:
 
     head_floor: float = 0.1
     interference: float = 0.5
+    arrivals: float = 0.5
     decode_tokens: float = 256.0
     spread_least: float = 0.12
     spread_load: float = 0.35
@@ -58,6 +63,7 @@ class PriorSettings:
         ranges = (
             ("head_floor", 0.0, 1.0),
             ("interference", 0.0, 10.0),
+            ("arrivals", 0.0, 10.0),
             ("decode_tokens", 1.0, 1e6),
             ("spread_least", 0.0, 3.0),
             ("spread_load", 0.0, 3.0),
@@ -83,67 +89,99 @@ class PriorTimes:
 
 def prior_times(features: FeatureMatrix, settings: PriorSettings) -> PriorTimes:
     """Equations (1) to (7) for each row; finite and positive whatever the input."""
-    physical = features[:, _PHYSICAL]
-    suspect: BoolArray = ~np.all(np.isfinite(physical) & (physical >= 0), axis=1)
-    if suspect.any():
-        features = np.clip(np.nan_to_num(features, nan=0.0, posinf=1e12, neginf=0.0), 0.0, 1e12)
-    columns = features.T
-    u, h, waiting, s, elapsed = (columns[i] for i in _PREFILL)
-    q, r, age = (columns[i] for i in _LOAD)
-    budget, capacity, p0, p1, p2, d0, d1, d2, host, d_sat, sat_batch = columns[_HARDWARE]
-    k = np.maximum(columns[_KV_TOKENS], columns[_KV_USE] * capacity)
-    own = (p1 + p2 * (h + 0.5 * u)) * u  # (1)
-    size = r + q + 1.0
-    loose, weights, step = d1 * r + d2 * k + host, d0, d0 + d1 * size + host
-    if d_sat.any():  # only mixtures of experts
-        rate = -1.0 / np.maximum(sat_batch, 1e-9)
-        weights, step = d0 - d_sat * np.expm1(rate * r), step - d_sat * np.expm1(rate * size)
-    fix = np.maximum(p0, weights) + loose  # (2)
-    decode = weights + loose
-    step_tokens = np.maximum(np.maximum(budget - r, 0.25 * budget), 1.0)  # (3)
-    ahead = s + fix * waiting / step_tokens
-    left = np.maximum(ahead - elapsed, settings.head_floor * ahead)  # (4)
-    occupied = k + waiting + u
-    life = settings.decode_tokens * decode
-    room = life * np.maximum(occupied - capacity, 0.0) / np.maximum(capacity, 1.0)  # (5)
-    delay = left + room
-    begin = own + fix * np.maximum(1.0, u / step_tokens) + 0.5 * np.minimum(1.0, r + q) * decode
-    ttft = delay + begin  # (6)
-    read = np.minimum(occupied + h, np.maximum(capacity, u + h))
-    tpot = step + d2 * read + (settings.interference / settings.decode_tokens) * s  # (7)
-    stale = stale_spread(age, settings)
-    spread = settings.spread_least + settings.spread_load * delay / (delay + 0.5) + stale
-    busy = settings.spread_least + 0.5 * settings.spread_load * (q + s) / (q + s + 2.0) + stale
-    return PriorTimes(bounded(ttft, LEAST_S, MOST_S), bounded(tpot, LEAST_S, MOST_S), spread, busy, suspect)
+    times = np.empty((4, len(features)))
+    suspect = np.empty(len(features), dtype=np.bool_)
+    constants = (
+        settings.head_floor,
+        settings.interference,
+        settings.arrivals,
+        settings.decode_tokens,
+        settings.spread_least,
+        settings.spread_load,
+        settings.spread_age,
+    )
+    _fill_times(features, _PHYSICAL, _LOAD, constants, times, suspect)
+    return PriorTimes(times[0], times[1], times[2], times[3], suspect)
 
 
-def bounded(values: FloatArray, least: float, most: float) -> FloatArray:
-    """``np.clip`` at a third of its overhead: a decision makes half a dozen such calls on a few rows."""
-    within: FloatArray = np.minimum(np.maximum(values, least), most)
-    return within
+@compiled
+def _fill_times(
+    features: FeatureMatrix,
+    columns: IntArray,
+    load_column: int,
+    constants: tuple[float, float, float, float, float, float, float],
+    times: FloatArray,
+    suspect: BoolArray,
+) -> None:
+    """One pass over the rows: a decision calls this twice, and each array operation would cost a microsecond."""
+    head_floor, interference, arrivals, decode_tokens, spread_least, spread_load, spread_age = constants
+    value = np.empty(len(columns))
+    for row in range(features.shape[0]):
+        odd = False
+        for place in range(len(columns)):
+            x = features[row, columns[place]]
+            if not (x >= 0.0 and x < np.inf):
+                odd = True
+                x = 1e12 if x > 0.0 else 0.0
+            value[place] = x
+        if odd:
+            for place in range(len(columns)):
+                value[place] = min(value[place], 1e12)
+        suspect[row] = odd
+        u, h, waiting, s, elapsed, q, r, age, kv_tokens, kv_use = value[:10]
+        budget, capacity, p0, p1, p2, d0, d1, d2, host, d_sat, sat_batch = value[10:21]
+        k = max(kv_tokens, kv_use * capacity)
+        own = (p1 + p2 * (h + 0.5 * u)) * u  # (1)
+        size = r + q + 1.0
+        loose, weights, step = d1 * r + d2 * k + host, d0, d0 + d1 * size + host
+        if d_sat > 0.0:  # only mixtures of experts
+            rate = -1.0 / max(sat_batch, 1e-9)
+            weights, step = d0 - d_sat * math.expm1(rate * r), step - d_sat * math.expm1(rate * size)
+        fix = max(p0, weights) + loose  # (2)
+        decode = weights + loose
+        step_tokens = max(max(budget - r, 0.25 * budget), 1.0)  # (3)
+        ahead = s + fix * waiting / step_tokens
+        left = max(ahead - elapsed, head_floor * ahead)  # (4)
+        occupied = k + waiting + u
+        room = decode_tokens * decode * max(occupied - capacity, 0.0) / max(capacity, 1.0)  # (5)
+        delay = left + room
+        begin = own + fix * max(1.0, u / step_tokens) + 0.5 * min(1.0, r + q) * decode
+        times[0, row] = _kept(delay + begin)  # (6)
+        read = min(occupied + h, max(capacity, u + h))
+        load = features[row, load_column]
+        share = min(load, 1.0) if load > 0.0 else 0.0  # NaN is unknown, and no fault
+        times[1, row] = _kept(
+            (step + d2 * read) * (1.0 + arrivals * share) + interference / decode_tokens * s
+        )  # (7)
+        stale = stale_spread_of(age, spread_age)
+        times[2, row] = spread_least + spread_load * delay / (delay + 0.5) + stale
+        times[3, row] = spread_least + 0.5 * spread_load * (q + s) / (q + s + 2.0) + stale
 
 
-def stale_spread(age_s: FloatArray, settings: PriorSettings) -> FloatArray:
-    """Standard deviation of log time that reports older than a second add; it tends to ``spread_age``."""
-    extra = np.maximum(age_s - 1.0, 0.0)
-    spread: FloatArray = settings.spread_age * extra / (extra + 2.0)
-    return spread
+@compiled
+def _kept(seconds: float) -> float:
+    """Within the bounds; what is not a number is taken as long."""
+    return min(max(seconds, LEAST_S), MOST_S) if seconds == seconds else MOST_S
 
 
-_PREFILL = tuple(
+@compiled
+def stale_spread_of(age_s: float, spread_age: float) -> float:
+    """Standard deviation of log time that a report older than a second adds; it tends to ``spread_age``."""
+    extra = max(age_s - 1.0, 0.0)
+    return spread_age * extra / (extra + 2.0)
+
+
+_PHYSICAL = np.array([
     INDEX[name]
     for name in (
-        "uncached_tokens",
-        "hit_tokens",
-        "waiting_prefill_tokens",
-        "waiting_prefill_s",
-        "prefill_elapsed_s",
+        "uncached_tokens", "hit_tokens", "waiting_prefill_tokens", "waiting_prefill_s", "prefill_elapsed_s",
+        "queue_depth", "running", "metrics_age_s", "kv_tokens", "kv_use", "batch_token_budget",
+        "kv_capacity_tokens", "p0", "p1", "p2", "d0", "d1", "d2", "host_overhead", "d_sat", "sat_batch",
     )
-)
-_LOAD = tuple(INDEX[name] for name in ("queue_depth", "running", "metrics_age_s"))
-_KV_TOKENS, _KV_USE = INDEX["kv_tokens"], INDEX["kv_use"]
-_HARDWARE = slice(INDEX["batch_token_budget"], INDEX["sat_batch"] + 1)
-_PHYSICAL = np.array(sorted({*_PREFILL, *_LOAD, _KV_TOKENS, _KV_USE, *range(_HARDWARE.start, _HARDWARE.stop)}))
+])  # fmt: skip
+"""Columns that the equations read, in the order of ``_fill_times``. They are an argument of it and no constant:
+compiled code that is kept on disk would not notice that they moved."""
+_LOAD = INDEX["prefill_load"]
 
 
 class PriorPredictor:

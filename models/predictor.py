@@ -10,17 +10,13 @@ import numpy as np
 from data.errors import ModelError
 from data.types import FloatArray
 from models.base import BoolArray, CategoryCodes, FeatureMatrix, Prediction
-from models.calibration import Calibration
+from models.calibration import LOAD_BANDS
 from models.card import TARGETS, ModelCard
 from models.compiled import Forest
-from models.features import INDEX, LEARNED, RISING, check_schema, schema_hash
-from models.physics import LEAST_S, MOST_S, PriorPredictor, PriorSettings, bounded, prior_times, stale_spread
+from models.features import LEARNED, RISING, check_schema, schema_hash
+from models.physics import PriorPredictor, PriorSettings, prior_times
+from models.serving_rows import ServingTables, answer, sort_rows
 
-EXTRAPOLATION_SPREAD = 0.25
-"""Standard deviation of log time added above the trained range (F082)."""
-_GPU, _MODEL, _ROLE, _QUEUE, _AGE = (
-    INDEX[name] for name in ("gpu_type", "model", "role", "queue_depth", "metrics_age_s")
-)
 _LEARNED = len(LEARNED)
 _RISING = np.array([name in RISING for name in LEARNED])
 _CODES = np.array([name in ("gpu_type", "model", "role") for name in LEARNED])
@@ -67,13 +63,7 @@ class ResidualPredictor:
         self._prior_settings = PriorSettings(**card.prior)
         self.prior = PriorPredictor(self._prior_settings, card.quantiles, self.codes)
         self._forest = forest
-        self._base = {target: np.array(card.base[target]) for target in TARGETS}
-        self._calibration = {target: _calibration(card, target) for target in TARGETS}
-        self._low, self._high = _bounds(card.low, -np.inf), _bounds(card.high, np.inf)
-        self._low[_CODES], self._high[_CODES] = -np.inf, np.inf
-        self._roles = np.array(card.roles)
-        z = np.array([NormalDist().inv_cdf(level) for level in card.quantiles])
-        self._upwards = np.maximum(z, 0.0)
+        self._tables = _tables(card, self._prior_settings)
 
     @property
     def version(self) -> str:
@@ -83,65 +73,41 @@ class ResidualPredictor:
     def predict(self, features: FeatureMatrix) -> Prediction:
         """Quantiles for each row, in order; finite and positive for any input."""
         raw = self.raw_quantiles(features)
-        return Prediction(
-            quantiles=self.quantiles,
-            ttft_s=np.sort(raw.ttft_s, axis=1),
-            tpot_s=np.sort(raw.tpot_s, axis=1),
-            source=self.version,
-            extrapolated=raw.extrapolated,
-        )
+        sort_rows(raw.ttft_s)
+        sort_rows(raw.tpot_s)
+        return Prediction(self.quantiles, raw.ttft_s, raw.tpot_s, self.version, raw.extrapolated)
 
     def raw_quantiles(self, features: FeatureMatrix) -> RawQuantiles:
         """Quantiles as fitted and calibrated, which may cross."""
         times = prior_times(features, self._prior_settings)
-        learned = features[:, :_LEARNED]
-        known = self._known(features)
-        above = (learned > self._high).any(axis=1) | times.suspect
-        below = learned < self._low
-        # Leaving the range of a rising feature downwards must not raise a prediction.
-        wide = above | below[:, ~_RISING].any(axis=1)
-        outside = above | below.any(axis=1) | ~known
-        age, queue = features[:, _AGE], features[:, _QUEUE]
-        if times.suspect.any():
-            age, queue = np.where(times.suspect, 0.0, age), np.where(times.suspect, 0.0, queue)
-        extra = EXTRAPOLATION_SPREAD * wide + stale_spread(age, self._prior_settings)
-        sums = self._forest.predict(features)
-        gpu = np.where(known, features[:, _GPU], -1.0)
-        medians = (times.ttft_s, times.tpot_s)
-        spreads = (times.ttft_spread, times.tpot_spread)
-        answers = []
-        for position, target in enumerate(TARGETS):
-            ratio = self._ratio(sums, position, target) + self._calibration[target].offset(gpu, queue)
-            ratio += extra[:, None] * self._upwards
-            if not known.all():
-                alone = np.log(self.prior.quantile_times(np.ones(len(gpu)), spreads[position]))
-                ratio = np.where(known[:, None], ratio, alone)
-            answers.append(bounded(medians[position][:, None] * np.exp(ratio), LEAST_S, MOST_S))
-        return RawQuantiles(answers[0], answers[1], outside)
-
-    def _ratio(self, sums: FloatArray, position: int, target: str) -> FloatArray:
-        first = position * (len(self.quantiles) + 1)
-        mean, shifts = sums[first], sums[first + 1 : first + 1 + len(self.quantiles)]
-        low, high = self.card.clamp[target]
-        return bounded(self._base[target] + (mean + shifts).T, low, high)
-
-    def _known(self, features: FeatureMatrix) -> BoolArray:
-        """Rows of a GPU type, model and role that the model was trained on."""
-        gpu, model = features[:, _GPU], features[:, _MODEL]
-        known: BoolArray = (gpu >= 0) & (gpu < len(self.codes.gpu_types)) & (model >= 0)
-        known &= model < len(self.codes.models)
-        role = features[:, _ROLE]
-        trained = np.zeros(len(role), dtype=bool)
-        for code in self._roles:
-            trained |= role == code
-        return known & trained
+        quantiles = np.empty((len(TARGETS), len(features), len(self.quantiles)))
+        outside = np.empty(len(features), dtype=np.bool_)
+        answer(features, self._forest.predict(features), times, self._tables, quantiles, outside)
+        return RawQuantiles(quantiles[0], quantiles[1], outside)
 
 
-def _calibration(card: ModelCard, target: str) -> Calibration:
+def _tables(card: ModelCard, prior: PriorSettings) -> ServingTables:
+    low, high = _bounds(card.low, -np.inf), _bounds(card.high, np.inf)
+    low[_CODES], high[_CODES] = -np.inf, np.inf
+    return ServingTables(
+        base=np.array([card.base[target] for target in TARGETS], dtype=np.float64),
+        clamp=np.array([card.clamp[target] for target in TARGETS], dtype=np.float64),
+        offsets=np.array([_offsets(card, target) for target in TARGETS]),
+        low=low,
+        high=high,
+        rising=_RISING,
+        roles=np.array(card.roles, dtype=np.float64),
+        models=len(card.models),
+        z=np.array([NormalDist().inv_cdf(level) for level in card.quantiles]),
+        spread_age=prior.spread_age,
+    )
+
+
+def _offsets(card: ModelCard, target: str) -> FloatArray:
     offsets = np.array(card.offsets[target], dtype=np.float64)
-    if offsets.ndim != 3 or offsets.shape[0] != len(card.gpu_types) + 1 or offsets.shape[2] != len(card.quantiles):
+    if offsets.shape != (len(card.gpu_types) + 1, len(LOAD_BANDS), len(card.quantiles)):
         raise ModelError(f"calibration of {target} has shape {offsets.shape}", reason="schema")
-    return Calibration(offsets)
+    return offsets
 
 
 def _bounds(values: tuple[float | None, ...], unknown: float) -> FloatArray:

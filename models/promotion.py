@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from data.errors import ModelError
 from models.evaluate import evaluate
@@ -13,10 +14,21 @@ from models.training import Trained
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a trained model may serve, and why not."""
+    """Whether a trained model may serve, and why not.
+
+    Attributes:
+        promote: It may.
+        reasons: Why not, one line each; empty if it may.
+        losses: Loss on the newest window of ``model``, ``prior`` and, if a model serves, ``serving``.
+    """
 
     promote: bool
     reasons: tuple[str, ...]
+    losses: Mapping[str, float] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, object]:
+        """As plain values, for the card and ``--json``."""
+        return {"promote": self.promote, "reasons": list(self.reasons), "losses": dict(self.losses)}
 
 
 def promotion_verdict(trained: Trained, store: ModelStore) -> Verdict:
@@ -30,7 +42,8 @@ def promotion_verdict(trained: Trained, store: ModelStore) -> Verdict:
     serving = serving_loss(store, trained.test)
     if serving is not None and not trained.report.loss < serving:
         reasons.append(f"loss {trained.report.loss:.4f} does not beat the serving model's {serving:.4f}")
-    return Verdict(not reasons, tuple(reasons))
+    losses = {"model": trained.report.loss, "prior": trained.prior_report.loss}
+    return Verdict(not reasons, tuple(reasons), losses if serving is None else losses | {"serving": serving})
 
 
 def serving_loss(store: ModelStore, test: Samples) -> float | None:

@@ -38,6 +38,7 @@ NEEDED = (
     "input_tokens",
     "hit_tokens",
     "output_budget",
+    "expected_output_tokens",
     "batch_token_budget",
 )
 
@@ -130,7 +131,7 @@ def samples_from_tables(tables: Sequence[pa.Table], kinds: Mapping[KindKey, Endp
         ModelError: No usable row at all (reason ``data``).
     """
     codes = codes_of(kinds)
-    parts = [_samples(table, kinds, codes, run) for run, table in enumerate(tables)]
+    parts = [table_samples(table, kinds, codes, run) for run, table in enumerate(tables)]
     dropped: dict[str, int] = {}
     for part in parts:
         for reason, count in part.dropped.items():
@@ -140,7 +141,20 @@ def samples_from_tables(tables: Sequence[pa.Table], kinds: Mapping[KindKey, Endp
     return join_samples(parts, codes, dropped)
 
 
-def _samples(table: pa.Table, kinds: Mapping[KindKey, EndpointKind], codes: CategoryCodes, run: int) -> Samples:
+def table_samples(
+    table: pa.Table, kinds: Mapping[KindKey, EndpointKind], codes: CategoryCodes, run: int
+) -> Samples:
+    """Samples of one table, a whole run or a part of it; there may be none.
+
+    Args:
+        table: Decisions joined with outcomes.
+        kinds: Hardware by the names of the log.
+        codes: Category codes; see :func:`codes_of`.
+        run: Number of the run.
+
+    Raises:
+        LogError: The table lacks a column.
+    """
     for name in (*NEEDED, *SIGNALS):
         if name not in table.column_names:
             raise LogError("missing column", field=name, expected="decisions joined with outcomes")
@@ -173,8 +187,11 @@ def _samples(table: pa.Table, kinds: Mapping[KindKey, EndpointKind], codes: Cate
     rows = rows[np.argsort(_numbers(table, "decided_s")[rows], kind="stable")]
     signals = Signals(**{name: _numbers(table, name)[rows] for name in SIGNALS})
     budget = _numbers(table, "output_budget")[rows]
+    expected = _numbers(table, "expected_output_tokens")[rows]
     return Samples(
-        features=feature_matrix(inputs[rows], hits[rows], budget, signals, kind_rows[rows]),
+        features=feature_matrix(
+            inputs[rows], hits[rows], budget, signals, kind_rows[rows], expected_output_tokens=expected
+        ),
         decided_s=_numbers(table, "decided_s")[rows],
         run=np.full(len(rows), run, dtype=np.int64),
         ttft_s=np.where(had_token, ttft, np.nan)[rows],

@@ -7,7 +7,7 @@ as the report ages: an old report fades to "unknown", never to "full".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Protocol
 
 import numpy as np
@@ -15,6 +15,9 @@ import numpy as np
 from data.errors import SettingError
 from data.types import FloatArray, IntArray
 
+PREFILL_LOAD_HALF_LIFE_S = 20.0
+"""Half-life of the memory of prefill work sent to an endpoint; see ``prefill_load``."""
+_LN2 = float(np.log(2.0))
 UNREPORTED_AGE_S = 60.0
 """Age that stands for "never reported", and the largest age a feature shows."""
 
@@ -35,6 +38,8 @@ class EndpointColumns(Protocol):
     decoding: FloatArray
     sent_since_report: FloatArray
     sent_uncached_since_report: FloatArray
+    recent_prefill_s: FloatArray
+    recent_prefill_at_s: FloatArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +83,8 @@ class Signals:
         kv_use: Share of KV memory in use, 0 to 1.
         kv_tokens: Tokens of KV memory in use.
         metrics_age_s: Age of the report, at most ``UNREPORTED_AGE_S``.
+        prefill_load: Prefill seconds that this router lately sent there each second, by an exponentially weighted
+            mean: what will go on arriving while a request generates. ``None`` or NaN = unknown.
     """
 
     queue_depth: FloatArray
@@ -89,6 +96,14 @@ class Signals:
     kv_use: FloatArray
     kv_tokens: FloatArray
     metrics_age_s: FloatArray
+    prefill_load: FloatArray | None = None
+
+    def take(self, rows: IntArray) -> Signals:
+        """The chosen rows."""
+        columns: dict[str, FloatArray] = {
+            field.name: values[rows] for field in fields(self) if (values := getattr(self, field.name)) is not None
+        }
+        return Signals(**columns)
 
     def load(self) -> tuple[FloatArray, ...]:
         """All but the age, in the order of the feature matrix."""
@@ -101,6 +116,7 @@ class Signals:
             self.inflight_tokens,
             self.kv_use,
             self.kv_tokens,
+            np.full(len(self.kv_tokens), np.nan) if self.prefill_load is None else self.prefill_load,
         )
 
 
@@ -136,7 +152,15 @@ def observe(table: EndpointColumns, rows: IntArray, now_s: float, settings: Sign
         kv_use=kv_use,
         kv_tokens=kv_use * capacity,
         metrics_age_s=age,
+        prefill_load=prefill_load(table.recent_prefill_s[rows], table.recent_prefill_at_s[rows], now_s),
     )
+
+
+def prefill_load(recent_s: FloatArray, at_s: FloatArray, now_s: float) -> FloatArray:
+    """Prefill seconds sent each second, from their fading sum ``recent_s`` as it stood at ``at_s``."""
+    idle = np.maximum(now_s - at_s, 0.0)
+    load: FloatArray = recent_s * np.exp2(-idle / PREFILL_LOAD_HALF_LIFE_S) * (_LN2 / PREFILL_LOAD_HALF_LIFE_S)
+    return load
 
 
 def _known(values: FloatArray) -> FloatArray:

@@ -13,23 +13,27 @@ import numpy as np
 from data.errors import ModelError, SettingError
 from data.types import FloatArray
 from models.base import BoolArray, FeatureMatrix
-from models.calibration import LOAD_BANDS, calibrate
+from models.calibration import LOAD_BANDS, calibrate, levelled
 from models.card import TARGETS, ModelCard, Probe
 from models.checks import CheckReport, release_checks
 from models.compiled import Forest
 from models.evaluate import Evaluation, evaluate
 from models.features import INDEX, LEARNED, NAMES, UNITS, schema_hash
+from models.fit_shard import Fitted, ShardSettings, target_rows
 from models.forest_text import forest_from_text
-from models.gbm import BoostSettings, TargetFit, fit_target
-from models.physics import PriorPredictor, PriorSettings, check_quantiles, prior_times
+from models.gbm import BoostSettings
+from models.physics import PriorPredictor, PriorSettings, check_quantiles
 from models.predictor import ResidualPredictor
-from models.samples import Samples
-from models.splits import SplitSettings, split_samples
+from models.samples import Samples, join_samples
+from models.splits import SplitSettings, split_rows
 from models.store import ModelStore
+from models.training_backend import LocalStock, SampleStock, StockFacts
 
 PROBE_ROWS = 24
-CLAMP_SHARE = 0.001
-"""Log-ratios beyond this share of the trained ones at each end are not served."""
+MOST_HELD_ROWS = 1_000_000
+"""Rows of the calibration and of the newest window that are used at most, each; more are thinned out evenly."""
+FIT_SAMPLE_ROWS = 100_000
+"""Fitted rows that are kept with a trained model, at most, for comparisons with other recipes."""
 
 Progress = Callable[[str], None]
 
@@ -60,7 +64,10 @@ class TrainingSettings:
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """A model that is not published yet, with what was measured on the newest window."""
+    """A model that is not published yet, with what was measured on the newest window.
+
+    ``test`` holds rows of that window, ``fit_sample`` some of the rows that the model was fitted on.
+    """
 
     card: ModelCard
     forest: Forest
@@ -70,6 +77,7 @@ class Trained:
     report: Evaluation
     prior_report: Evaluation
     checks: CheckReport
+    fit_sample: Samples
 
 
 def train(
@@ -86,38 +94,51 @@ def train(
     Raises:
         ModelError: Too few samples (reason ``data``), or the compiled trees differ from LightGBM's own answer.
     """
-    split = split_samples(samples, settings.split)
-    fits: dict[str, TargetFit] = {}
-    clamp: dict[str, tuple[float, float]] = {}
-    for target in TARGETS:
-        progress(f"fit {target}")
-        part = _target(split.fit, target)
-        log_ratio = np.log(part.value / _prior_median(part.features, target, settings.prior))
-        fits[target] = fit_target(
-            part.features, log_ratio, part.censored, part.weight, settings.quantiles, settings.boost
-        )
-        low, high = np.quantile(log_ratio, (CLAMP_SHARE, 1.0 - CLAMP_SHARE)).tolist()
-        clamp[target] = (low, high)
-    texts = tuple(text for target in TARGETS for text in fits[target].texts)
+    return train_stock(LocalStock(samples), settings, created_at, progress)
+
+
+def train_stock(
+    stock: SampleStock, settings: TrainingSettings, created_at: str, progress: Progress = lambda _: None
+) -> Trained:
+    """The same for samples that a training backend holds; see :func:`train`."""
+    facts = stock.facts
+    fit_rows, calibrate_rows, test_rows = split_rows(facts.decided_s, facts.run, settings.split)
+    progress("fit")
+    fitted = stock.fit(fit_rows, ShardSettings(settings.quantiles, settings.prior, settings.boost))
+    texts = tuple(text for target in TARGETS for text in fitted.targets[target].texts)
     progress("compile")
+    held_out = stock.take(thinned(calibrate_rows, MOST_HELD_ROWS))
     forest = forest_from_text(texts)
-    _check_oracle(forest, texts, split.fit.features)
-    card = _card(samples, split.fit.features, fits, clamp, settings, created_at)
+    _check_oracle(forest, texts, held_out.features)
+    card = _card(facts, fitted, settings, created_at)
     progress("calibrate")
-    card = replace(card, offsets=_offsets(ResidualPredictor(card, forest), split.calibrate, settings))
+    fit_sample = stock.take(thinned(fit_rows, FIT_SAMPLE_ROWS))
+    card = replace(card, offsets=_offsets(ResidualPredictor(card, forest), fit_sample, held_out, settings))
     predictor = ResidualPredictor(card, forest)
     progress("check and measure")
-    checks = release_checks(predictor, split.test.features)
-    report = evaluate(predictor, split.test)
-    prior = PriorPredictor(settings.prior, settings.quantiles, samples.codes)
-    prior_report = evaluate(prior, split.test)
+    test = stock.take(thinned(test_rows, MOST_HELD_ROWS))
+    checks = release_checks(predictor, test.features)
+    report = evaluate(predictor, test)
+    prior = PriorPredictor(settings.prior, settings.quantiles, facts.codes)
+    prior_report = evaluate(prior, test)
     card = replace(
         card,
         report={"model": report.to_dict(), "prior": prior_report.to_dict()},
         checks=checks.values,
-        probe=_probe(predictor, split.test.features),
+        probe=_probe(predictor, test.features),
     )
-    return Trained(card, forest, texts, ResidualPredictor(card, forest), split.test, report, prior_report, checks)
+    predictor = ResidualPredictor(card, forest)
+    return Trained(card, forest, texts, predictor, test, report, prior_report, checks, fit_sample)
+
+
+def thinned(rows: BoolArray, most: int) -> BoolArray:
+    """A mask with at most ``most`` of the rows of ``rows``, evenly spaced."""
+    chosen = np.flatnonzero(rows)
+    if len(chosen) <= most:
+        return rows
+    mask = np.zeros(len(rows), dtype=bool)
+    mask[chosen[np.linspace(0, len(chosen) - 1, most).astype(np.int64)]] = True
+    return mask
 
 
 def publish(trained: Trained, store: ModelStore) -> str:
@@ -129,98 +150,65 @@ def publish(trained: Trained, store: ModelStore) -> str:
     return store.publish(trained.card, trained.forest, trained.texts, verify=_verify_in_fresh_process)
 
 
-@dataclass(frozen=True, slots=True)
-class TargetRows:
-    """Rows that tell something of one target: its value or lower bound, and their weight."""
-
-    features: FeatureMatrix
-    value: FloatArray
-    censored: BoolArray
-    weight: FloatArray
-
-
-def _target(samples: Samples, target: str) -> TargetRows:
-    if target == "ttft_s":
-        censored = np.isnan(samples.ttft_s)
-        value = np.where(censored, samples.ttft_bound_s, samples.ttft_s)
-        weight = np.ones(len(samples))
-    else:
-        censored = np.zeros(len(samples), dtype=bool)
-        value, weight = samples.tpot_s, samples.gaps
-    rows = ~np.isnan(value)
-    return TargetRows(samples.features[rows], value[rows], censored[rows], weight[rows])
-
-
-def _prior_median(features: FeatureMatrix, target: str, prior: PriorSettings) -> FloatArray:
-    times = prior_times(features, prior)
-    return times.ttft_s if target == "ttft_s" else times.tpot_s
-
-
-def _offsets(predictor: ResidualPredictor, samples: Samples, settings: TrainingSettings) -> dict[str, object]:
+def _offsets(
+    predictor: ResidualPredictor, fit_sample: Samples, held_out: Samples, settings: TrainingSettings
+) -> dict[str, object]:
+    """How groups differ comes from all rows, since a day alone says little of a group; the level from held-out."""
     offsets: dict[str, object] = {}
+    everything = join_samples([fit_sample, held_out], held_out.codes, held_out.dropped)
     for target in TARGETS:
-        part = _target(samples, target)
-        predicted: FloatArray = getattr(predictor.predict(part.features), target)
-        calibration = calibrate(
-            np.log(part.value)[:, None] - np.log(predicted),
-            part.censored,
-            part.features[:, INDEX["gpu_type"]],
-            part.features[:, INDEX["queue_depth"]],
-            part.weight,
-            settings.quantiles,
-            len(samples.codes.gpu_types),
-            settings.calibration_rows,
-        )
+        groups, codes = _errors(predictor, everything, target), len(held_out.codes.gpu_types)
+        calibration = calibrate(*groups, settings.quantiles, codes, settings.calibration_rows)
+        held = _errors(predictor, held_out, target)
+        if len(held[0]) >= settings.calibration_rows:
+            calibration = levelled(calibration, *held, settings.quantiles)
         offsets[target] = calibration.offsets.tolist()
     return offsets
 
 
-def _card(
-    samples: Samples,
-    fitted: FeatureMatrix,
-    fits: dict[str, TargetFit],
-    clamp: dict[str, tuple[float, float]],
-    settings: TrainingSettings,
-    created_at: str,
-) -> ModelCard:
+def _errors(
+    predictor: ResidualPredictor, samples: Samples, target: str
+) -> tuple[FloatArray, BoolArray, FloatArray, FloatArray, FloatArray]:
+    """Log errors, censoring, GPU code, queue depth and weight of the rows that tell something of the target."""
+    part = target_rows(samples, target)
+    predicted: FloatArray = getattr(predictor.predict(part.features), target)
+    errors = np.log(part.value)[:, None] - np.log(predicted)
+    gpu, queue = part.features[:, INDEX["gpu_type"]], part.features[:, INDEX["queue_depth"]]
+    return errors, part.censored, gpu, queue, part.weight
+
+
+def _card(facts: StockFacts, fitted: Fitted, settings: TrainingSettings, created_at: str) -> ModelCard:
     import lightgbm
 
-    learned = fitted[:, : len(LEARNED)]
-    blank = np.zeros((len(samples.codes.gpu_types) + 1, len(LOAD_BANDS), len(settings.quantiles))).tolist()
+    blank = np.zeros((len(facts.codes.gpu_types) + 1, len(LOAD_BANDS), len(settings.quantiles))).tolist()
     return ModelCard(
         version="",
         created_at=created_at,
         features=NAMES,
         units=tuple(UNITS.values()),
         schema_hash=schema_hash(),
-        gpu_types=samples.codes.gpu_types,
-        models=samples.codes.models,
-        roles=tuple(np.unique(fitted[:, INDEX["role"]]).tolist()),
+        gpu_types=facts.codes.gpu_types,
+        models=facts.codes.models,
+        roles=fitted.roles,
         quantiles=settings.quantiles,
-        base={target: fits[target].base for target in TARGETS},
-        low=_edge(learned, np.fmin),
-        high=_edge(learned, np.fmax),
-        clamp=clamp,
+        base={target: fitted.targets[target].base for target in TARGETS},
+        low=fitted.low,
+        high=fitted.high,
+        clamp=fitted.clamp,
         offsets=dict.fromkeys(TARGETS, blank),
         prior=asdict(settings.prior),
         data={
-            "rows": len(samples),
-            "censored": int(np.isnan(samples.ttft_s).sum()),
-            "runs": len(np.unique(samples.run)),
-            "since_s": float(samples.decided_s.min()),
-            "until_s": float(samples.decided_s.max()),
-            "left_out": samples.dropped,
+            "rows": len(facts.run),
+            "censored": facts.censored,
+            "runs": len(np.unique(facts.run)),
+            "since_s": float(facts.decided_s.min()),
+            "until_s": float(facts.decided_s.max()),
+            "left_out": facts.dropped,
         },
         boost=asdict(settings.boost) | {"calibration_rows": settings.calibration_rows},
         libraries={"lightgbm": lightgbm.__version__, "numpy": np.__version__},
-        importance={target: fits[target].gain for target in TARGETS},
+        importance={target: fitted.targets[target].gain for target in TARGETS},
     )
-
-
-def _edge(learned: FeatureMatrix, reduce: np.ufunc) -> tuple[float, ...]:
-    """Least or greatest known value of each feature; NaN for one that was never known."""
-    values: list[float] = reduce.reduce(learned, axis=0).tolist()
-    return tuple(values)
 
 
 def _probe(predictor: ResidualPredictor, features: FeatureMatrix) -> Probe:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from data.errors import SettingError
 from router.policies.settings import Setting, settings_from
 from router.registry import policy_entry
+from router.slomax.registry import MakeFlow, flow_factory
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,9 @@ class Arm:
         settings: Settings of the policy that differ from its defaults.
         predictor_path: Folder of a model store; ``None`` = the physics prior.
         plan_path: Plan whose placement is used; ``None`` = the scenario's.
+        drift_guard: The prior answers for groups in which the latency model has drifted during the run.
+        flow: Flow control in front of the policy; ``None`` = every request is sent on arrival.
+        flow_settings: Its settings that differ from their defaults.
     """
 
     name: str
@@ -27,16 +32,28 @@ class Arm:
     settings: Mapping[str, Setting] = field(default_factory=dict)
     predictor_path: str | None = None
     plan_path: str | None = None
+    drift_guard: bool = False
+    flow: str | None = None
+    flow_settings: Mapping[str, Setting] = field(default_factory=dict)
 
 
 def parse_arm(text: str, predictor_path: str | None = None, plan_path: str | None = None) -> Arm:
-    """An arm from ``policy`` or ``policy:key=value:key=value``; its name is the text itself.
+    """An arm from ``policy:key=value:key=value``, with ``+flow:key=value`` behind it for a flow control.
+
+    The settings are optional; the name of the arm is the text itself.
 
     Raises:
-        SettingError: The policy or a setting is unknown, or a value is out of its range.
+        SettingError: The policy, the flow control or a setting is unknown, or a value is out of its range.
     """
-    policy, *pairs = text.strip().split(":")
-    arm = Arm(text.strip(), policy, parse_settings(pairs), predictor_path, plan_path)
+    name = text.strip()
+    first, *rest = re.split(r"\+(?=[a-z])", name)
+    if len(rest) > 1:
+        raise SettingError("more than one flow control", value=name, expected="policy or policy+flow")
+    policy, *pairs = first.split(":")
+    arm = Arm(name, policy, parse_settings(pairs), predictor_path, plan_path)
+    if rest:
+        flow, *flow_pairs = rest[0].split(":")
+        arm = replace(arm, flow=flow, flow_settings=parse_settings(flow_pairs))
     check_arm(arm)
     return arm
 
@@ -60,9 +77,19 @@ def parse_settings(pairs: Sequence[str]) -> dict[str, Setting]:
 
 
 def check_arm(arm: Arm) -> None:
-    """Raise ``SettingError`` unless the policy exists and takes the arm's settings."""
+    """Raise ``SettingError`` unless the policy and the flow control exist and take the arm's settings."""
     entry = policy_entry(arm.policy)
     settings_from(entry.settings, arm.settings, arm.policy)
+    flow_of(arm)
+
+
+def flow_of(arm: Arm) -> MakeFlow | None:
+    """What makes the arm's flow control; ``None`` = it has none.
+
+    Raises:
+        SettingError: It is unknown, or does not take the settings.
+    """
+    return None if arm.flow is None else flow_factory(arm.flow, arm.flow_settings)
 
 
 def _typed(text: str) -> Setting:

@@ -16,6 +16,7 @@ from data.catalog.types import ReplicaFacts
 from data.errors import InputError
 from data.fleet.types import Fleet, Model, ReplicaConfig, WorkloadClass
 from models.capacity import ClassShape, GroupRate, ReplicaLimits, group_rate
+from models.capacity_check import CapacityCase, CapacityCheck, checked_group_rate
 from planner.demand import DemandTable
 from planner.settings import PlannerSettings
 
@@ -58,9 +59,16 @@ class Lengths:
 
 
 def capacity_table(
-    fleet: Fleet, catalog: Catalog, demand: DemandTable, settings: PlannerSettings
+    fleet: Fleet,
+    catalog: Catalog,
+    demand: DemandTable,
+    settings: PlannerSettings,
+    check: CapacityCheck | None = None,
 ) -> CapacityTable:
-    """The table for a fleet; lengths that the demand has measured replace those that the classes declare."""
+    """The table for a fleet; lengths that the demand has measured replace those that the classes declare.
+
+    Where ``check`` knows a capacity, or measures it, its answer replaces the closed form's.
+    """
     shapes = _measured_shapes(demand, settings)
     configs: dict[str, ConfigCapacity] = {}
     unknown: dict[str, str] = {}
@@ -79,7 +87,7 @@ def capacity_table(
         engine = model.engine
         limits = ReplicaLimits(room, engine.max_num_seqs, engine.max_num_batched_tokens)
         groups = {
-            kind.name: _group(facts, limits, model, kind, shapes.get((model.key, kind.name)), settings)
+            kind.name: _group(facts, limits, model, kind, shapes.get((model.key, kind.name)), settings, check)
             for kind in fleet.classes
         }
         configs[config.name] = ConfigCapacity(
@@ -100,6 +108,7 @@ def _group(
     kind: WorkloadClass,
     measured: Lengths | None,
     settings: PlannerSettings,
+    check: CapacityCheck | None,
 ) -> GroupRate:
     lengths = measured or Lengths(
         float(kind.expected_input_tokens), float(kind.expected_output_tokens), settings.length_variation
@@ -107,6 +116,14 @@ def _group(
     if lengths.prompt + lengths.output > model.context_limit_tokens:
         return GroupRate(0.0, 0.0)
     shape = ClassShape(lengths.prompt, lengths.output, settings.hit_share, lengths.variation)
+    if check is not None:
+        case = CapacityCase(
+            facts.times, limits, shape, kind.slo, settings.capacity.percentile, model.context_limit_tokens,
+            model.engine.block_tokens,
+        )  # fmt: skip
+        checked = checked_group_rate(case, settings.capacity, check)
+        if checked is not None:
+            return checked
     return group_rate(facts.times, limits, shape, kind.slo, settings.capacity)
 
 

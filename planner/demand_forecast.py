@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from data.errors import SettingError
+from data.fleet.types import Fleet
 from data.types import FloatArray
 from models.demand.forecast import Forecast, forecast
 from models.demand.settings import ForecastSettings
 from planner.demand import LEVELS, DemandRow, DemandTable, demand_table
 from planner.demand_history import RecordedDemand
+from planner.demand_trace import unknown_name
 
 SETTLE_WINDOWS = 3
+MOST_VARIATION = 20.0
+"""Variation of prompts that a demand file may give."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +79,7 @@ def forecast_demand(
     quantiles = tokens.max(axis=1) if window.peak else tokens.mean(axis=1)
     rows = [
         DemandRow(*key, tuple(map(float, quantiles[row])), _length(recorded.input_tokens, row),
-                  _length(recorded.output_tokens, row))
+                  _length(recorded.output_tokens, row), _variation(recorded, row))
         for row, key in enumerate(recorded.keys)
     ]  # fmt: skip
     unsettled = bool(recorded.outage[-window.settle_windows :].any())
@@ -82,6 +87,18 @@ def forecast_demand(
     if unsettled:
         notes.append(f"the last {window.settle_windows} windows are not all known: models hold what runs")
     return DemandForecast(made, demand_table(rows, recorded.keys if unsettled else (), notes))
+
+
+def known_demand(demand: DemandTable, fleet: Fleet) -> DemandTable:
+    """Without the commodities whose names the fleet does not know; the notes count and name them."""
+    problems: Counter[str] = Counter()
+    for row in demand.rows:
+        if problem := unknown_name(row.key, fleet):
+            problems[problem] += 1
+    notes = [f"{count} commodities left out: {what}" for what, count in sorted(problems.items())]
+    rows = [row for row in demand.rows if not unknown_name(row.key, fleet)]
+    held = [key for key in demand.missing if not unknown_name(key, fleet)]
+    return replace(demand, rows=tuple(rows), missing=tuple(held), notes=(*demand.notes, *notes))
 
 
 def demand_file_text(made: DemandForecast) -> str:
@@ -100,6 +117,8 @@ def demand_file_text(made: DemandForecast) -> str:
         )
         if row.input_tokens is not None and row.output_tokens is not None:
             entry |= {"input_tokens": round(row.input_tokens, 3), "output_tokens": round(row.output_tokens, 3)}
+        if row.input_variation is not None:
+            entry["input_variation"] = round(row.input_variation, 4)
         if row.key in held:
             entry["missing"] = True
         lines.append(f"  - {json.dumps(entry, ensure_ascii=False)}")
@@ -109,3 +128,9 @@ def demand_file_text(made: DemandForecast) -> str:
 def _length(means: FloatArray, row: int) -> float | None:
     value = float(means[row])
     return max(value, 1.0) if np.isfinite(value) else None
+
+
+def _variation(recorded: RecordedDemand, row: int) -> float | None:
+    if recorded.input_variation is None or not np.isfinite(recorded.input_variation[row]):
+        return None
+    return min(float(recorded.input_variation[row]), MOST_VARIATION)

@@ -63,6 +63,7 @@ class RecordedDemand:
         now_s: End of the last window.
         outage: Shape (windows,): windows recorded as zero that are gaps.
         notes: What a reader should know.
+        input_variation: Standard deviation of prompts over their mean by commodity, where it was measured.
     """
 
     keys: tuple[CommodityKey, ...]
@@ -74,6 +75,7 @@ class RecordedDemand:
     now_s: float
     outage: BoolArray
     notes: tuple[str, ...] = field(default=())
+    input_variation: FloatArray | None = None
 
     def history(self) -> History:
         """Both rates of every commodity as series ``requests|…`` and ``tokens|…``, requests first."""
@@ -178,6 +180,25 @@ def _merge(keys: list[CommodityKey], sums: FloatArray) -> tuple[FloatArray, tupl
     return merged, names
 
 
+def check_names(keys: Iterable[CommodityKey]) -> None:
+    """Every commodity has all its names.
+
+    Raises:
+        InputError: One is blank.
+    """
+    for key in keys:
+        for name, value in zip(NAMES, key, strict=True):
+            if not value:
+                raise InputError("requests name none", field=name, expected=f"a name for them (option {name})")
+
+
+def outage_note(outage: BoolArray) -> tuple[str, ...]:
+    """What a reader should know of windows that are unknown."""
+    if not outage.any():
+        return ()
+    return (f"{int(outage.sum())} of {len(outage)} windows are outages of the collection: not counted",)
+
+
 def _recorded(
     keys: tuple[CommodityKey, ...],
     sums: FloatArray,
@@ -188,14 +209,10 @@ def _recorded(
     gaps: BoolArray | None = None,
 ) -> RecordedDemand:
     """From rates of requests, prompt tokens and output tokens, shape (3, commodities, windows)."""
-    for key in keys:
-        for name, value in zip(NAMES, key, strict=True):
-            if not value:
-                raise InputError("requests name none", field=name, expected=f"a name for them (option {name})")
+    check_names(keys)
     found = find_outages(sums[0], step_s, outages) if gaps is None else gaps
     sums = np.where(found, np.nan, sums)
-    if found.any():
-        notes = (*notes, f"{int(found.sum())} of {len(found)} windows are outages of the collection: not counted")
+    notes = (*notes, *outage_note(found))
     totals = np.nansum(sums, axis=2)
     with np.errstate(invalid="ignore", divide="ignore"):
         prompts, outputs = totals[1] / totals[0], totals[2] / totals[0]

@@ -70,7 +70,7 @@ def demand_from_trace(batches: Iterable[TraceBatch], fleet: Fleet, window: Trace
                 for column, (name, default) in zip(columns, defaults.items(), strict=True)
             ]
             key: CommodityKey = (names[0], names[1], names[2], names[3])
-            problem = _unknown(key, fleet)
+            problem = unknown_name(key, fleet)
             if problem:
                 unknown[problem] += 1
                 continue
@@ -124,7 +124,8 @@ def _column(names: Sequence[str], count: int) -> Sequence[str]:
     return names if len(names) else ("",) * count
 
 
-def _unknown(key: CommodityKey, fleet: Fleet) -> str:
+def unknown_name(key: CommodityKey, fleet: Fleet) -> str:
+    """What of a commodity the fleet does not know, in words; "" = it knows all its names."""
     model, kind, tenant, origin = key
     for what, name, known in (
         ("model", model, [m.key for m in fleet.models]),

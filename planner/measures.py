@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from planner.sim.result import GroupResult, RunResult
+from router.goodput import Waste
 
-GroupKind = Literal["class", "tenant"]
+GroupKind = Literal["class", "tenant", "tier"]
 GROUP_KINDS: tuple[GroupKind, ...] = ("class", "tenant")
 Unit = Literal["tokens/s", "share", "s", "count", "GPU-h", "tokens/GPU-h"]
 
@@ -54,6 +55,16 @@ RUNNING = Measure("running", "Unfinished", "count", "neither", lambda run: run.t
 PREEMPTIONS = Measure("preemptions", "Preemptions", "count", "lower", lambda run: run.preemptions)
 BREACHES = Measure("residency_breaches", "Breaches", "count", "lower", lambda run: run.residency_breaches)
 HIT_RATE = Measure("hit_rate", "Hit rate", "share", "higher", lambda run: run.total.hit_rate)
+WASTED = {
+    cause: Measure(
+        f"wasted_{cause}",
+        cause.capitalize(),
+        "count",
+        "lower",
+        lambda run, cause=cause: run.total.wasted_tokens.get(cause, 0),  # type: ignore[misc]
+    )
+    for cause in Waste().by_cause()
+}
 GPU_HOURS = Measure("gpu_hours", "GPU-hours", "GPU-h", "lower", lambda run: run.gpu_hours)
 GOODPUT_PER_GPU_HOUR = Measure(
     "goodput_per_gpu_hour", "Goodput per GPU-hour", "tokens/GPU-h", "higher", lambda run: run.goodput_per_gpu_hour
@@ -85,5 +96,5 @@ MEASURES = (
 
 
 def group_of(run: RunResult, kind: GroupKind) -> dict[str, GroupResult]:
-    """Results of a run by class or by tenant."""
-    return run.by_class if kind == "class" else run.by_tenant
+    """Results of a run by class, tenant or tier of the tenant."""
+    return {"class": run.by_class, "tenant": run.by_tenant, "tier": run.by_tier}[kind]

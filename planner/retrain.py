@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from data.errors import SettingError
-from data.log.reader import LogReader
+from models.evaluate import evaluate
 from models.features import EndpointKind
+from models.peer_recipe import PeerPredictor
 from models.promotion import Verdict, promotion_verdict
 from models.public_logs.registry import load_public_log
 from models.public_logs.training import training_samples
-from models.samples import KindKey, Samples, samples_from_tables
+from models.samples import KindKey
 from models.store import ModelStore
-from models.training import Progress, Trained, TrainingSettings, publish, train
+from models.training import Progress, Trained, TrainingSettings, publish, train_stock
+from models.training_backend import LocalBackend, LocalStock, SampleStock, TrainingBackend
+from planner.log_samples import log_parts
 
 STEPS = 6
-"""Steps that a retraining reports: read, the five of ``models.training.train``."""
+"""Steps that a retraining reports beside its windows: read, the four of ``models.training``, compare."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +66,28 @@ class Retrained:
     skipped_files: dict[str, str]
 
 
-def retrain(job: RetrainJob, store: ModelStore, progress: Progress = lambda _: None) -> Retrained:
+def steps_of(job: RetrainJob) -> int:
+    """How many steps :func:`retrain` will report: one for each window of the logs, and ``STEPS``.
+
+    Raises:
+        LogError: There is no log at one of the paths.
+    """
+    return STEPS + len(log_parts(job.logs, job.kinds, (job.since_s, job.until_s)))
+
+
+def retrain(
+    job: RetrainJob,
+    store: ModelStore,
+    progress: Progress = lambda _: None,
+    backend: TrainingBackend | None = None,
+) -> Retrained:
     """Read, train, publish and, if it has earned it, promote.
+
+    Args:
+        job: What to do.
+        store: Where to.
+        progress: Called with the name of each step.
+        backend: Where logs are read and models fitted; ``None`` = in this process.
 
     Raises:
         LogError: A log cannot be read.
@@ -76,19 +99,23 @@ def retrain(job: RetrainJob, store: ModelStore, progress: Progress = lambda _: N
         raise SettingError(
             "logs of two kinds", field="public", expected="public logs or logs of a fleet, not both"
         )
-    readers = [LogReader(path) for path in job.logs]
-    tables = [reader.window(job.since_s, job.until_s) for reader in readers]
-    samples = _public_samples(job) if job.public else samples_from_tables(tables, job.kinds)
-    trained = train(samples, job.settings, job.created_at, progress)
+    stock = _stock(job, progress, backend or LocalBackend())
+    trained = train_stock(stock, job.settings, job.created_at, progress)
+    progress("compare with the serving model and the peers' recipe")
     verdict = promotion_verdict(trained, store)
+    peer = evaluate(PeerPredictor(trained.fit_sample), trained.test)
+    report = trained.card.report | {"peer": peer.to_dict(), "gate": verdict.to_dict()}
+    trained = replace(trained, card=replace(trained.card, report=report))
     version = publish(trained, store)
     promoted = job.promote and verdict.promote
     if promoted:
         store.promote(version)
-    skipped = {name: reason for reader in readers for name, reason in reader.report.skipped.items()}
-    return Retrained(version, promoted, verdict, trained, skipped)
+    return Retrained(version, promoted, verdict, trained, stock.facts.skipped)
 
 
-def _public_samples(job: RetrainJob) -> Samples:
-    logs = [load_public_log(source, path) for source, path in job.public]
-    return training_samples(logs, job.settings.prior, job.settings.split)
+def _stock(job: RetrainJob, progress: Progress, backend: TrainingBackend) -> SampleStock:
+    if job.public:
+        logs = [load_public_log(source, path) for source, path in job.public]
+        return LocalStock(training_samples(logs, job.settings.prior, job.settings.split))
+    parts = log_parts(job.logs, job.kinds, (job.since_s, job.until_s))
+    return backend.read(parts, lambda: progress("window read"))

@@ -14,7 +14,9 @@ from data.plan import PlanDocument
 from data.plan_io import read_plan
 from data.types import Request
 from models.base import LatencyPredictor
-from planner.arm import Arm
+from models.guarded import guarded_model
+from models.hardware import fleet_kinds
+from planner.arm import Arm, flow_of
 from planner.sim.result import RunResult
 from planner.sim.run import Progress, simulate
 from planner.sim.settings import SimSettings
@@ -56,10 +58,24 @@ class Scenario:
         """
         specs = endpoint_specs(self.fleet, load_catalog(), placement(self.fleet, arm.plan_path))
         table = EndpointTable(specs)
-        policy = make_policy(arm.policy, arm.settings, table, seed, load_predictor(arm.predictor_path))
+        predictor = load_predictor(arm.predictor_path)
+        if arm.drift_guard and predictor is not None:
+            guarded = guarded_model(predictor, fleet_kinds([self.fleet], load_catalog()), onward=sink)
+            predictor, sink = guarded.guard, guarded.watch
+        policy = make_policy(arm.policy, arm.settings, table, seed, predictor)
         settings = replace(self.settings, seed=seed)
         requests = self.requests(seed)
-        return simulate(self.fleet, specs, requests, policy, settings, table=table, sink=sink, progress=progress)
+        return simulate(
+            self.fleet,
+            specs,
+            requests,
+            policy,
+            settings,
+            table=table,
+            sink=sink,
+            progress=progress,
+            flow=flow_of(arm),
+        )
 
     def check(self, arm: Arm) -> None:
         """Look at the arm's plan and latency model before any long work; raises what :meth:`run` would."""

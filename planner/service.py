@@ -18,6 +18,7 @@ from data.fleet.types import Fleet, Placed
 from data.plan import PlanDocument, PlanStatus
 from data.plan_rules import PLAN_BOOK
 from data.strict.encode import to_plain
+from models.capacity_check import CapacityCheck
 from planner.capacity_table import CapacityTable, capacity_table
 from planner.demand import DemandTable
 from planner.digests import demand_digest, digest, fleet_digest
@@ -86,6 +87,7 @@ def plan_once(
     settings: PlannerSettings | None = None,
     clock: Clock | None = None,
     solve: ModelSolver | None = None,
+    check: CapacityCheck | None = None,
 ) -> PlanDocument:
     """Plan one period.
 
@@ -97,6 +99,7 @@ def plan_once(
         settings: Worths, limits and policies.
         clock: Time of day for the document, stopwatch for ``solve_s``.
         solve: Solver of linear models; default: a guarded child process.
+        check: Measured capacities; without it the capacity table is the closed form.
 
     Returns:
         A plan that the independent checker accepts. Broken promises and unserved demand stand in ``unmet``.
@@ -108,10 +111,10 @@ def plan_once(
     settings, clock = settings or PlannerSettings(), clock or SystemClock()
     if solve is None:
         with ChildSolver() as child:
-            return plan_once(fleet, catalog, demand, running_plan, settings, clock, child)
+            return plan_once(fleet, catalog, demand, running_plan, settings, clock, child, check)
     began = clock.seconds()
     running = _standing(fleet, running_plan)
-    table = capacity_table(fleet, catalog, demand, settings)
+    table = capacity_table(fleet, catalog, demand, settings, check)
     given = placement_input(fleet, table, demand, running, settings)
     step = _Step(fleet, catalog, demand, running_plan, running, table, given, settings, solve)
     solution = solve_placement(given.problem, settings.placement, solve=solve)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from data.catalog.memory import kv_tokens_at
@@ -37,31 +38,41 @@ def endpoint_specs(fleet: Fleet, catalog: CatalogLookup, placement: Sequence[Pla
     specs: list[EndpointSpec] = []
     seen: dict[tuple[str, str], int] = {}
     for placed in placement:
-        config = fleet.config(placed.config)
-        model = fleet.model(config.model)
-        facts = catalog.facts(model.catalog, config.gpu_type, config.tensor_parallel)
-        kv_tokens = _kv_tokens(catalog, facts, model, config)
         first = seen.get((placed.site, placed.config), 0)
         seen[placed.site, placed.config] = first + placed.replicas
+        spec = replica_spec(fleet, catalog, "", placed.site, placed.config)
         specs += [
-            EndpointSpec(
-                endpoint_id=f"{placed.site}/{placed.config}/{number}",
-                site=placed.site,
-                model=model.key,
-                config=config.name,
-                gpu_type=config.gpu_type,
-                gpus=config.tensor_parallel,
-                times=facts.times,
-                kv_capacity_tokens=kv_tokens,
-                batch_token_budget=model.engine.max_num_batched_tokens,
-                max_seqs=model.engine.max_num_seqs,
-                context_limit_tokens=model.context_limit_tokens,
-                prefix_block_tokens=model.engine.block_tokens,
-                load_s=facts.load_s,
-            )
+            replace(spec, endpoint_id=f"{placed.site}/{placed.config}/{number}")
             for number in range(first, first + placed.replicas)
         ]
     return specs
+
+
+def replica_spec(fleet: Fleet, catalog: CatalogLookup, endpoint_id: str, site: str, config: str) -> EndpointSpec:
+    """One replica of a configuration at a site.
+
+    Raises:
+        KeyError: If the fleet lacks the configuration or its model (a checked fleet has none such).
+        InputError: If the catalog lacks the configuration, or its memory share leaves no room for KV.
+    """
+    how = fleet.config(config)
+    model = fleet.model(how.model)
+    facts = catalog.facts(model.catalog, how.gpu_type, how.tensor_parallel)
+    return EndpointSpec(
+        endpoint_id=endpoint_id,
+        site=site,
+        model=model.key,
+        config=how.name,
+        gpu_type=how.gpu_type,
+        gpus=how.tensor_parallel,
+        times=facts.times,
+        kv_capacity_tokens=_kv_tokens(catalog, facts, model, how),
+        batch_token_budget=model.engine.max_num_batched_tokens,
+        max_seqs=model.engine.max_num_seqs,
+        context_limit_tokens=model.context_limit_tokens,
+        prefix_block_tokens=model.engine.block_tokens,
+        load_s=facts.load_s,
+    )
 
 
 def _kv_tokens(catalog: CatalogLookup, facts: ReplicaFacts, model: Model, config: ReplicaConfig) -> int:

@@ -65,4 +65,5 @@ class CandidateFeatures:
             observe(view.endpoints, rows, view.now_s, self._signals),
             self._hardware[rows],
             self._buffer,
+            expected_output_tokens=request.expected_output_tokens,
         )

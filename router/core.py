@@ -53,7 +53,11 @@ class RouterCore:
         self.book = book
 
     def decide(
-        self, request: RouteRequest, view: FleetView, reachable: BoolArray | None = None
+        self,
+        request: RouteRequest,
+        view: FleetView,
+        reachable: BoolArray | None = None,
+        rows: IntArray | None = None,
     ) -> Decision | RefusalReason:
         """Filter and choose; nothing is charged.
 
@@ -61,13 +65,14 @@ class RouterCore:
             request: What is routed.
             view: What is known now.
             reachable: Endpoints that the request's origin has a path to; ``None`` = all.
+            rows: What a flow control has left of the candidates, filtered just now; ``None`` = filter here.
 
         Raises:
             RuntimeError: If the policy names an endpoint that is not a candidate.
         """
-        candidates = self.candidates(request, reachable)
+        candidates = self.candidates(request, reachable) if rows is None else rows
         if not len(candidates):
-            return refusal_reason(request, self.table, self.rules) or RefusalReason.NO_ENDPOINT
+            return self.refusal_reason(request)
         endpoint = int(self.policy.choose(request, candidates, view))
         place = int(candidates.searchsorted(endpoint))
         if place == len(candidates) or candidates[place] != endpoint:
@@ -78,6 +83,10 @@ class RouterCore:
         """Rows that may serve the request, ascending."""
         rows = eligible(request, self.table, self.rules)
         return rows if reachable is None else rows[reachable[rows]]
+
+    def refusal_reason(self, request: RouteRequest) -> RefusalReason:
+        """Why no endpoint may serve the request; one without a path to any counts as without an endpoint."""
+        return refusal_reason(request, self.table, self.rules) or RefusalReason.NO_ENDPOINT
 
     def dispatch(self, request: RouteRequest, decision: Decision) -> int:
         """Charge the choice and tell the policy; gives the lease."""

@@ -103,6 +103,10 @@ class EndpointTable:
         without any and at each first token there; meaningless while ``inflight_uncached_tokens`` is 0."""
         self.inflight_tokens = np.zeros(n)
         """Prompt plus expected output tokens of everything in flight here."""
+        self.recent_prefill_s = np.zeros(n)
+        """Predicted prefill time of all that was sent here, fading with ``PREFILL_LOAD_HALF_LIFE_S``, as of"""
+        self.recent_prefill_at_s = np.zeros(n)
+        """... the moment of the latest dispatch."""
         self.decoding = np.zeros(n)
         """Requests in flight here that have had their first token."""
         self.sent_since_report = np.zeros(n)

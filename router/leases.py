@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from data.errors import LeaseError
 from data.types import Status
+from models.signals import PREFILL_LOAD_HALF_LIFE_S
 from router.endpoints import EndpointTable
 from router.types import RouteRequest
 
@@ -96,6 +98,10 @@ class LeaseBook:
         table.waiting_prefill_s[endpoint] += prefill_s
         table.inflight_uncached_tokens[endpoint] += uncached
         table.inflight_tokens[endpoint] += lease.total_tokens
+        idle_s = now_s - table.recent_prefill_at_s[endpoint]
+        table.recent_prefill_s[endpoint] *= math.exp2(-max(idle_s, 0.0) / PREFILL_LOAD_HALF_LIFE_S)
+        table.recent_prefill_s[endpoint] += prefill_s
+        table.recent_prefill_at_s[endpoint] = now_s
         table.sent_since_report[endpoint] += 1
         table.sent_uncached_since_report[endpoint] += uncached
         return lease.lease_id
@@ -170,6 +176,7 @@ class LeaseBook:
             table.inflight_uncached_tokens,
             table.waiting_prefill_s,
             table.inflight_tokens,
+            table.recent_prefill_s,
             table.decoding,
             table.sent_since_report,
             table.sent_uncached_since_report,

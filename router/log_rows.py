@@ -46,6 +46,7 @@ def decision_row(
         "workload_class": request.workload_class,
         "input_tokens": request.input_tokens,
         "output_budget": request.output_budget,
+        "expected_output_tokens": request.expected_output_tokens,
         "candidates": candidates,
     }
     if endpoint is not None:
@@ -99,6 +100,7 @@ def _endpoint_columns(endpoint: int, view: FleetView) -> dict[str, Any]:
         "inflight_tokens": float(signals.inflight_tokens[0]),
         "kv_use": float(signals.kv_use[0]),
         "kv_tokens": float(signals.kv_tokens[0]),
+        "prefill_load": None if signals.prefill_load is None else float(signals.prefill_load[0]),
         "batch_token_budget": spec.batch_token_budget,
         "metrics_age_s": float(signals.metrics_age_s[0]),
         "rtt_s": float(view.rtt_s[endpoint]),

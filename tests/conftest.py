@@ -6,6 +6,11 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# A busy machine is no fault of the code: examples are bounded by their number, not by time.
+settings.register_profile("tokenfleet", deadline=None)
+settings.load_profile("tokenfleet")
 
 
 @pytest.fixture(scope="session")

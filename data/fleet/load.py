@@ -32,16 +32,24 @@ def load_fleet(path: Path, catalog: Catalog | None = None) -> Fleet:
     Raises:
         FleetFileError: The file cannot be read or is wrong; ``problems`` holds every fault.
     """
+    return parse_fleet(load_document(path), str(path), catalog)
+
+
+def load_document(path: Path) -> str:
+    """Text of a document of the fleet file's kind.
+
+    Raises:
+        FleetFileError: The file cannot be read, or is not UTF-8.
+    """
     try:
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
-        text = content.decode("utf-8-sig")
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
         raise FleetFileError("not UTF-8 text", source=str(path), line=line, expected="UTF-8") from error
     except OSError as error:
         raise FleetFileError(f"cannot be read: {error.strerror}", source=str(path)) from error
-    return parse_fleet(text, str(path), catalog)
 
 
 def parse_fleet(text: str, source: str, catalog: Catalog | None = None) -> Fleet:

@@ -16,6 +16,7 @@ DECLARATIONS: dict[str, str] = {
     "configs": "name",
     "classes": "name",
     "tenants": "name",
+    "endpoints": "id",
 }
 """Sections whose entries have a name of their own, and the key that holds it."""
 
@@ -35,6 +36,8 @@ REFERENCES: tuple[tuple[str, str], ...] = (
     ("tenants.*.reservations.*.sites.*", "site"),
     ("placement.*.site", "site"),
     ("placement.*.config", "config"),
+    ("endpoints.*.site", "site"),
+    ("endpoints.*.config", "config"),
 )
 """Where a name refers to something, and to what kind of thing. ``*`` stands for every entry of a list."""
 

@@ -6,7 +6,10 @@ outside are refused unless the file says ``allow_implausible: true``.
 
 from __future__ import annotations
 
+from data.fleet.addresses import HTTP_PATTERN, HTTP_TEXT, PATH_PATTERN, PATH_TEXT, ZMQ_PATTERN, ZMQ_TEXT
 from data.fleet.types import (
+    ClassMatch,
+    Endpoint,
     EngineSettings,
     Fleet,
     GpuPool,
@@ -76,6 +79,13 @@ FLEET_BOOK = RuleBook(
             "expected_input_tokens": _TOKENS,
             "expected_output_tokens": _TOKENS,
             "client_timeout_s": Rule(minimum=0, above=True, plausible=(0.05, 2_592_000)),
+            "queue_ttl_s": Rule(minimum=0, above=True, plausible=(0.05, 2_592_000)),
+            "floor_share": Rule(minimum=0, maximum=0.5),
+        },
+        ClassMatch: {
+            "min_input_tokens": _TOKENS,
+            "max_input_tokens": _TOKENS,
+            "max_output_budget": _TOKENS,
         },
         Reservation: {"replicas": _COUNT, "tokens_per_s": Rule(minimum=0, plausible=(1e-3, 1e9))},
         Tenant: {
@@ -83,8 +93,17 @@ FLEET_BOOK = RuleBook(
             "weight": _WEIGHT,
             "tokens_per_s_budget": _RATE,
             "requests_per_s_budget": Rule(minimum=0, above=True, plausible=(1e-4, 1e7)),
+            "concurrent_budget": _AT_LEAST_ONE,
         },
         Placed: {"replicas": _COUNT, "prewarmed": _COUNT},
+        Endpoint: {
+            "id": NAME,
+            "address": Rule(pattern=HTTP_PATTERN, text=HTTP_TEXT),
+            "metrics_address": Rule(pattern=HTTP_PATTERN, text=HTTP_TEXT),
+            "metrics_path": Rule(pattern=PATH_PATTERN, text=PATH_TEXT),
+            "kv_events": Rule(pattern=ZMQ_PATTERN, text=ZMQ_TEXT),
+            "kv_replay": Rule(pattern=ZMQ_PATTERN, text=ZMQ_TEXT),
+        },
     },
 )
 """Rules of every class that a fleet file is made of."""

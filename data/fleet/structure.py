@@ -140,6 +140,21 @@ def check_host_memory(fleet: Fleet, catalog: Catalog) -> Iterator[Fault]:
             )
 
 
+def check_endpoints(fleet: Fleet, catalog: Catalog) -> Iterator[Fault]:  # noqa: ARG001
+    """Engines stand at compute sites, each at an address of its own."""
+    first: dict[str, str] = {}
+    for i, endpoint in enumerate(fleet.endpoints):
+        if fleet.site(endpoint.site).role == "entry":
+            expected = "a site with role: compute"
+            yield Fault(("endpoints", i, "site"), "an entry site holds no engines", endpoint.site, expected)
+        if endpoint.address in first:
+            problem = f"the address of endpoint {first[endpoint.address]} too"
+            yield Fault(("endpoints", i, "address"), problem, endpoint.address, "one address for each engine")
+        first.setdefault(endpoint.address, endpoint.id)
+        if endpoint.kv_replay is not None and endpoint.kv_events is None:
+            yield Fault(("endpoints", i, "kv_replay"), "replay without kv_events", endpoint.kv_replay)
+
+
 def check_tenants(fleet: Fleet, catalog: Catalog) -> Iterator[Fault]:  # noqa: ARG001
     """Each tenant may use some compute site, and each promise can be kept somewhere it is allowed."""
     for i, tenant in enumerate(fleet.tenants):
@@ -204,6 +219,7 @@ CHECKS: tuple[Check, ...] = (
     check_classes,
     check_tenants,
     check_placement,
+    check_endpoints,
     check_host_memory,
 )
 """All structural checks, in the order of the document's sections."""

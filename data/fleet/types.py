@@ -23,7 +23,10 @@ class Named(Protocol):
 
 NamedT = TypeVar("NamedT", bound=Named)
 
+EngineKind = Literal["vllm", "sglang", "trtllm", "trtllm-json", "triton"]
+BlockHashes = Literal["tokens", "engine"]
 Tier = Literal["guaranteed", "standard", "best_effort"]
+NO_TARGETS = Slo()
 TIERS: tuple[Tier, ...] = ("guaranteed", "standard", "best_effort")
 
 
@@ -74,6 +77,8 @@ class EngineSettings:
     block_tokens: int = 16
     gpu_memory_utilization: float = 0.90
     prefix_caching: bool = True
+    block_hashes: BlockHashes = "tokens"
+    """What callers' block hashes are: their own (``tokens``), or the engine's (``engine``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +114,20 @@ class ReplicaConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class ClassMatch:
+    """Which requests belong to a class when nobody says so; see ``router.slomax.classify``."""
+
+    min_input_tokens: int = 1
+    """Shortest prompt."""
+    max_input_tokens: int | None = None
+    """Longest prompt; ``None`` = not limited."""
+    max_output_budget: int | None = None
+    """Largest output budget; ``None`` = not limited."""
+    task_types: tuple[str, ...] = ()
+    """Task types of its requests; a class that names any takes no request of another or unknown type."""
+
+
+@dataclass(frozen=True, slots=True)
 class WorkloadClass:
     """Requests with the same targets. ``weight`` scales the worth of its tokens against other classes."""
 
@@ -118,6 +137,13 @@ class WorkloadClass:
     expected_input_tokens: int = 1000
     expected_output_tokens: int = 200
     client_timeout_s: float | None = None
+    match: ClassMatch = ClassMatch()
+    queue_ttl_s: float | None = None
+    """A request waits in the router's queue this long at most; ``None`` = only the fleet-wide bound holds."""
+    when_late: Literal["serve", "refuse"] = "serve"
+    """What becomes of a request that can no longer meet its targets: served late, or refused early."""
+    floor_share: float | None = None
+    """Share of a pool's work that the class gets at least while it waits; ``None`` = the router's setting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +174,12 @@ class Tenant:
     reservations: tuple[Reservation, ...] = ()
     tokens_per_s_budget: float | None = None
     requests_per_s_budget: float | None = None
+    concurrent_budget: int | None = None
+    """Requests in flight or waiting at a time; ``None`` = not limited."""
+    may_hint_class: bool = False
+    """Whether a class named by the caller is taken as it is."""
+    targets: Slo = NO_TARGETS
+    """Targets that the tenant asks for: where several classes would do, one that promises them is taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +190,28 @@ class Placed:
     config: str
     replicas: int
     prewarmed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One running engine and where it is reached."""
+
+    id: str
+    """Unique among endpoints."""
+    site: str
+    config: str
+    """Name of its replica configuration."""
+    address: str
+    """``http://host:port`` of its API."""
+    engine: EngineKind = "vllm"
+    metrics_address: str | None = None
+    """``http://host:port`` of its metrics; ``None`` = ``address``."""
+    metrics_path: str | None = None
+    """Path of its metrics page; ``None`` = the engine's usual one."""
+    kv_events: str | None = None
+    """ZeroMQ address where it publishes KV events; ``None`` = none, the router guesses what it caches."""
+    kv_replay: str | None = None
+    """ZeroMQ address where missed KV events can be asked for; ``None`` = none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +227,8 @@ class Fleet:
     classes: tuple[WorkloadClass, ...]
     tenants: tuple[Tenant, ...]
     placement: tuple[Placed, ...] = ()
+    endpoints: tuple[Endpoint, ...] = ()
+    """Engines that the router sends requests to."""
 
     def site(self, name: str) -> Site:
         """The site of that name; ``KeyError`` if there is none."""

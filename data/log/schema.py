@@ -1,4 +1,4 @@
-"""Columns of the decision and outcome log, version 1.
+"""Columns of the decision and outcome log, version 2.
 
 A *decision* is written when an endpoint was chosen (or refused), an *outcome* when the attempt ended. They are
 joined on ``(request_id, attempt)``. Times are seconds; ``decided_s`` is the clock that partitions use. No prompt
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 DECISIONS = pa.schema(
     [
@@ -30,6 +30,7 @@ DECISIONS = pa.schema(
         pa.field("input_tokens", pa.int32()),
         pa.field("hit_tokens", pa.int32()),
         pa.field("output_budget", pa.int32()),
+        pa.field("expected_output_tokens", pa.float32()),
         pa.field("queue_depth", pa.float32()),
         pa.field("running", pa.float32()),
         pa.field("waiting_prefill_tokens", pa.float32()),
@@ -38,6 +39,7 @@ DECISIONS = pa.schema(
         pa.field("inflight_tokens", pa.float32()),
         pa.field("kv_use", pa.float32()),
         pa.field("kv_tokens", pa.float32()),
+        pa.field("prefill_load", pa.float32()),
         pa.field("batch_token_budget", pa.int32()),
         pa.field("metrics_age_s", pa.float32()),
         pa.field("rtt_s", pa.float32()),

@@ -16,7 +16,20 @@ VERSION_KEY = b"tokenfleet_schema"
 Upgrade = Callable[[pa.Table, str], pa.Table]
 """Turns a table of one version into the next; the text is ``decisions`` or ``outcomes``."""
 
-UPGRADES: Mapping[int, Upgrade] = {}
+SINCE_VERSION_2 = ("expected_output_tokens", "prefill_load")
+"""Decision columns that version 1 lacks."""
+
+
+def _from_version_1(data: pa.Table, table: str) -> pa.Table:
+    """What version 1 did not record is unknown."""
+    if table != "decisions":
+        return data
+    for name in SINCE_VERSION_2:
+        data = data.append_column(name, pa.nulls(len(data), pa.float32()))
+    return data
+
+
+UPGRADES: Mapping[int, Upgrade] = {1: _from_version_1}
 """Upgrade from the version that is the key to the one after it; version 1 is the first."""
 
 

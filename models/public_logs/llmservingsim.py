@@ -12,7 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from data.errors import LogError
+from data.catalog.load import load_catalog
+from data.catalog.types import ServiceTimes
+from data.errors import InputError, LogError
 from data.types import FloatArray
 from models.features import EndpointKind
 from models.public_logs.in_flight import in_flight
@@ -23,6 +25,8 @@ from models.signals import Signals
 
 KV_DEFAULT = {"RTXPRO6000/Llama-3.1-8B": 520_000.0, "RTXPRO6000/Qwen3-32B": 380_000.0}
 """KV tokens by memory arithmetic where ``meta.json`` lacks them: (0.9 × memory − weights) / bytes a token."""
+CATALOG_CARDS = {"RTXPRO6000": "RTX-PRO-6000"}
+"""Cards that the catalog has, by the log's name."""
 _FIELDS = ("input_toks", "output_toks", "queued_ts", "first_token_ts", "last_token_ts")
 _SERIES = ("t", "running", "waiting", "kv_cache_pct")
 
@@ -51,7 +55,21 @@ def _kind(run: Path) -> EndpointKind:
     name = f"{run.parent.name}/{run.name}"
     capacity = float(meta.get("kv_cache", {}).get("num_kv_tokens") or KV_DEFAULT.get(name, 400_000.0))
     gpus, budget = float(engine["tensor_parallel_size"]), float(engine["max_num_batched_tokens"])
-    return EndpointKind(run.parent.name, gpus, f"{run.name.lower()}@1", budget, capacity, NO_TIMES)
+    times = _times(run.parent.name, run.name.lower(), int(gpus))
+    return EndpointKind(run.parent.name, gpus, f"{run.name.lower()}@1", budget, capacity, times)
+
+
+def _times(card: str, model: str, gpus: int) -> ServiceTimes:
+    """Step times of the catalog where it has the card and the model; else NaN, to be fitted.
+
+    A fit knows nothing of a model that it has not seen on the card; the catalog does.
+    """
+    if card not in CATALOG_CARDS:
+        return NO_TIMES
+    try:
+        return load_catalog().facts(model, CATALOG_CARDS[card], gpus).times
+    except InputError:
+        return NO_TIMES
 
 
 def _run(path: Path, run: int, kind: EndpointKind, dropped: Counter[str]) -> FloatArray:

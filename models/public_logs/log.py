@@ -79,10 +79,9 @@ def public_log(
         models=tuple(sorted({kind.model or "" for kind in kinds})),
     )
     order = np.lexsort((columns.decided_s, columns.run))
-    load = [values[order] for values in (*columns.signals.load(), columns.signals.metrics_age_s)]
     features = feature_matrix(
         columns.input_tokens[order], columns.hit_tokens[order], columns.output_budget[order],
-        Signals(*load), hardware_rows(kinds, codes)[columns.kind[order]],
+        columns.signals.take(order), hardware_rows(kinds, codes)[columns.kind[order]],
     )  # fmt: skip
     samples = Samples(
         features=features,

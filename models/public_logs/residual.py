@@ -1,4 +1,5 @@
-"""The residual on a public log: quantiles of log(observed / prior) from the router's features and the log's own.
+"""The residual on a public log: quantiles of log time about a line in log prior, from the router's features and
+the log's own.
 
 The router's recipe (``models.gbm``) keeps to features that every endpoint has, and to monotone answers. A log
 tells more, or less, so here the log's own columns and the prior's two times are features too, quantiles are
@@ -22,6 +23,10 @@ from models.calibration import censored_quantile
 from models.features import LEARNED
 from models.physics import PriorTimes
 
+LEAST_LINE_ROWS = 20
+SOFT = 0.1
+"""Error of log time beyond which a row pulls linearly on the line, not by its square."""
+
 
 @dataclass(frozen=True, slots=True)
 class LogBoostSettings:
@@ -34,6 +39,9 @@ class LogBoostSettings:
         leaves: Leaves of a tree, at most (2 to 1,024).
         least_rows: Rows of a leaf, at least (1 or more).
         seed: For the draws.
+        line: The trees learn about a line in log prior (:func:`prior_line`) instead of the prior itself. It helps
+            where a prior was fitted on the same kind of endpoint under other loads, and harms where it must carry
+            over to a kind that was never seen.
     """
 
     trees: int = 400
@@ -42,6 +50,7 @@ class LogBoostSettings:
     leaves: int = 31
     least_rows: int = 5
     seed: int = 0
+    line: bool = False
 
     def __post_init__(self) -> None:
         ranges = (
@@ -80,7 +89,9 @@ def predict_held_out(
     rows = np.flatnonzero(train & (seconds > 0))
     if not len(rows):
         raise ModelError("no time to learn from", reason="data")
-    target = np.log(seconds[rows] / prior_s[rows])
+    start = prior_line(seconds[rows], prior_s[rows]) if settings.line else (0.0, 1.0)
+    centre = start[0] + start[1] * np.log(prior_s)
+    target = np.log(seconds[rows]) - centre[rows]
     total = np.zeros(len(wanted))
     for bag in range(settings.bags):
         params = {
@@ -92,8 +103,27 @@ def predict_held_out(
         data = lightgbm.Dataset(columns[rows], label=target)
         booster = lightgbm.train(params, data, num_boost_round=settings.trees)
         total += booster.predict(columns[wanted], num_threads=1)
-    times: FloatArray = prior_s[wanted] * np.exp(total / settings.bags)
+    times: FloatArray = np.exp(centre[wanted] + total / settings.bags)
     return times
+
+
+def prior_line(seconds: FloatArray, prior_s: FloatArray) -> tuple[float, float]:
+    """``a`` and ``g`` of ``log time ≈ a + g·log prior`` by robust least squares on training rows.
+
+    A prior that rises too steeply with the load, or not steeply enough, misleads most where the trees know least:
+    at loads that they have not seen. Without a spread of prior times the prior stands as it is.
+    """
+    from scipy.optimize import least_squares
+
+    x, y = np.log(prior_s), np.log(seconds)
+    if len(x) < LEAST_LINE_ROWS or x.std() < 1e-6:
+        return 0.0, 1.0
+    found = least_squares(
+        lambda line: y - line[0] - line[1] * x, (0.0, 1.0), loss="soft_l1", f_scale=SOFT,
+        bounds=((-np.inf, 0.2), (np.inf, 2.0)),
+    )  # fmt: skip
+    a, g = found.x.tolist()
+    return a, g
 
 
 def conformal_factor(seconds: FloatArray, predicted_s: FloatArray, level: float) -> float:

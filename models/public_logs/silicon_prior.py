@@ -31,32 +31,54 @@ from models.samples import Samples
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """Parameters in 10^9, all and active for a token; layers; thousands of KV values a token."""
+    """What a roofline needs of a model.
+
+    Attributes:
+        parameters, active: In 10^9, all of them and those that a token uses.
+        layers: Layers.
+        cache_layers: Layers that keep the whole context (others keep a state of fixed size).
+        cache_values: KV values of one token in one such layer.
+    """
 
     parameters: float
     active: float
     layers: float
-    kv_thousands: float
+    cache_layers: float
+    cache_values: float
+
+    @property
+    def kv_thousands(self) -> float:
+        """Thousands of KV values of one token."""
+        return self.cache_layers * self.cache_values / 1e3
 
 
+def _heads(kv_heads: int, size: int) -> float:
+    """Keys and values of each KV head."""
+    return 2.0 * kv_heads * size
+
+
+_LATENT = 512.0 + 64.0
+"""Multi-head latent attention: the compressed vector and the rotary part, for all heads together."""
 _FACTS = {
-    "minimax-m2.5": ModelFacts(230, 10, 62, 127),
-    "deepseek": ModelFacts(671, 37, 61, 35),
-    "llama-3.1-70b": ModelFacts(70.6, 70.6, 80, 164),
-    "llama-3.1-8b": ModelFacts(8.0, 8.0, 32, 65),
-    "gpt-oss-120b": ModelFacts(117, 5.1, 36, 37),
-    "qwen3-32b": ModelFacts(32.8, 32.8, 64, 131),
-    "qwen3.5-397b": ModelFacts(397, 17, 60, 15),
-    "qwen3-235b": ModelFacts(235, 22, 94, 96),
-    "kimi-k2": ModelFacts(1040, 32, 61, 35),
-    "glm-5": ModelFacts(744, 40, 78, 45),
+    "minimax-m2.5": ModelFacts(230, 10, 62, 62, _heads(8, 128)),
+    "deepseek": ModelFacts(671, 37, 61, 61, _LATENT),
+    "llama-3.1-70b": ModelFacts(70.6, 70.6, 80, 80, _heads(8, 128)),
+    "llama-3.1-8b": ModelFacts(8.03, 8.03, 32, 32, _heads(8, 128)),
+    "gpt-oss-120b": ModelFacts(117, 5.1, 36, 36, _heads(8, 64)),
+    "qwen3-32b": ModelFacts(32.8, 32.8, 64, 64, _heads(8, 128)),
+    "qwen3.5-397b": ModelFacts(397, 17, 60, 15, _heads(2, 256)),
+    "qwen3-235b": ModelFacts(235, 22, 94, 94, _heads(4, 128)),
+    "kimi-k2": ModelFacts(1040, 32, 61, 61, _LATENT),
+    "glm-5": ModelFacts(744, 40, 78, 78, _LATENT),
 }
-"""By the start of the model's name, from the published model cards."""
+"""By the start of the model's name. Layers, KV heads and sizes stand in each model's published ``config.json``
+(as shipped with aiconfigurator-core 0.12.0); parameter counts in its name or model card."""
 _SYSTEMS = {
-    "h100_sxm": (3.35, 1979.0, 1979.0), "h200_sxm": (4.8, 1979.0, 1979.0), "b200_sxm": (8.0, 4500.0, 9000.0),
-    "b300_sxm": (8.0, 4500.0, 9000.0), "gb200": (8.0, 4500.0, 9000.0), "gb300": (8.0, 4500.0, 9000.0),
+    "h100_sxm": (3.35, 1978.0, 1978.0), "h200_sxm": (4.8, 1978.0, 1978.0), "b200_sxm": (7.7, 4500.0, 9000.0),
+    "b300_sxm": (7.75, 4500.0, 14000.0), "gb200": (8.0, 5000.0, 10000.0), "gb300": (8.0, 5000.0, 15000.0),
 }  # fmt: skip
-"""Memory bandwidth in TB/s; dense TFLOPs at 8 and at 4 bits (no faster than 8 bits where not in hardware)."""
+"""Memory bandwidth in TB/s; dense TFLOPs at 8 and at 4 bits (no faster than 8 bits where not in hardware).
+From the system files of aiconfigurator-core 0.12.0."""
 _BYTES = {"fp8": 1.0, "fp4": 0.56, "int4": 0.56, "bf16": 2.0, "default": 2.0}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from planner.arm import Arm, parse_arm
 from planner.attainment_level import find_load
 from planner.cli.command_line import command_line
 from planner.cli.output_file import output_file
+from planner.cli.ray_option import ray_option, run_pool
 from planner.cli.run_progress import RunProgress
 from planner.cli.scenario_options import ScenarioChoice, build_scenario, scenario_options
 from planner.cli.store_folder import store_folder
@@ -39,13 +41,17 @@ RUNNING = "running"
 @click.command()
 @scenario_options
 @click.option(
-    "--policies", required=True, metavar="NAME[:KEY=VALUE...],...", help="Policies, each with its settings."
+    "--policies",
+    required=True,
+    metavar="NAME[:KEY=VALUE...][+FLOW...],...",
+    help="Policies, each with its settings.",
 )
 @click.option("--reference", metavar="NAME", help="Policy that differences are taken against [the first].")
 @click.option(
     "--seeds", type=click.IntRange(1), default=5, show_default=True, help="Seeds; 5 or more for intervals."
 )
 @click.option("--workers", type=click.IntRange(1), help="Processes [one a processor].")
+@ray_option
 @click.option(
     "--plan",
     "plans",
@@ -57,9 +63,9 @@ RUNNING = "running"
 @click.option("--at", "at", metavar="NAME", help="Policy for --attainment [the reference].")
 @click.option("--markdown", type=click.Path(dir_okay=False), help="Also write the tables to this Markdown file.")
 def compare(
-    policies: str, reference: str | None, seeds: int, workers: int | None, plans: tuple[str, ...],
+    policies: str, reference: str | None, seeds: int, workers: int | None, ray: str | None, plans: tuple[str, ...],
     attainment: float | None, at: str | None, seed: int, model_store: str | None, markdown: str | None,
-    html: str | None, as_json: bool, **shared: Any,
+    drift_guard: bool, html: str | None, as_json: bool, **shared: Any,
 ) -> None:  # fmt: skip
     """Run policies on the same requests and say which gave more Goodput, and how sure that is.
 
@@ -69,7 +75,7 @@ def compare(
     report_path, markdown_path = output_file(html), output_file(markdown)
     if model_store is not None:
         store_folder(model_store)
-    arms = _arms(policies, plans or (RUNNING,), model_store)
+    arms = [replace(arm, drift_guard=drift_guard) for arm in _arms(policies, plans or (RUNNING,), model_store)]
     base = _named(arms, "--reference", reference)
     run_seeds = range(seed, seed + seeds)
     check_comparison(arms, run_seeds, base.name)
@@ -78,7 +84,7 @@ def compare(
         scenario.check(arm)
     facts = scenario.facts(seed)
     load = None
-    with RunPool(workers or default_workers(len(arms) * seeds)) as pool:
+    with run_pool(ray, workers or default_workers(len(arms) * seeds)) as pool:
         if attainment is not None:
             scenario, load = _at_load(scenario, _named(arms, "--at", at or base.name), run_seeds, attainment, pool)
             facts = scenario.facts(seed)
@@ -111,7 +117,7 @@ def _arms(policies: str, plans: tuple[str, ...], model_store: str | None) -> lis
             arm = parse_arm(text, model_store, None if plan == RUNNING else plan)
             place = plan if plan == RUNNING else Path(plan).stem
             name = arm.name if len(plans) == 1 else f"{arm.name} on {place}"
-            arms.append(Arm(name, arm.policy, arm.settings, arm.predictor_path, arm.plan_path))
+            arms.append(replace(arm, name=name))
     return arms
 
 

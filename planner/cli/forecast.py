@@ -18,10 +18,15 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("input_path", metavar="INPUT", type=click.Path(path_type=Path))
+@click.argument("input_path", metavar="INPUT", required=False, type=click.Path(path_type=Path))
+@click.option("--log", "log", type=click.Path(path_type=Path), metavar="DIR", help="Log folder instead of INPUT.")
+@click.option("--since", "since_s", type=float, help="Count the log from here on its clock, s.")
+@click.option("--until", "until_s", type=float, help="Count the log up to here on its clock, s.")
 @click.option("--from", "format_name", metavar="NAME", help="Format of INPUT [by content].")
 @click.option("--lengths", type=click.Path(path_type=Path), help="Length distributions of a demand table.")
-@click.option("--step", "step_s", type=float, default=600.0, show_default=True, help="Window of a trace, s.")
+@click.option(
+    "--step", "step_s", type=float, default=600.0, show_default=True, help="Window, s; a demand table has its own."
+)
 @click.option("--horizon", "horizon_s", type=float, default=86_400.0, show_default=True, help="Look ahead, s.")
 @click.option("--plan-for", "plan_s", type=float, default=3600.0, show_default=True, help="Planning window, s.")
 @click.option("--peak", is_flag=True, help="Plan for its busiest window rather than its mean.")
@@ -41,6 +46,8 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Machine output on stdout.")
 def forecast(**options: Any) -> None:
     """Forecast the demand of each commodity and write it as a demand file.
+
+    INPUT is a trace or a demand table; with --log it is counted from what the router or a simulation logged.
 
     Forecasters compete on a back-test with a rolling origin; a series is forecast by its winner, or by its last
     value where nothing beats that on held-out windows.
@@ -128,6 +135,19 @@ def _naming(options: dict[str, Any]) -> Naming:
 
 
 def _recorded(options: dict[str, Any]) -> RecordedDemand:
+    if (options["input_path"] is None) == (options["log"] is None):
+        raise click.UsageError("give INPUT or --log, one of the two")
+    if options["log"] is not None:
+        from data.log.reader import LogReader
+        from planner.demand_log import LogDemandSettings, history_from_log
+
+        wanted = LogDemandSettings(options["step_s"], options["since_s"], options["until_s"])
+        return history_from_log(LogReader(options["log"]), _naming(options), wanted)
+    return _recorded_file(options)
+
+
+def _recorded_file(options: dict[str, Any]) -> RecordedDemand:
+    """A trace or a demand table."""
     from data.traces.registry import open_trace
     from data.traces.report import ReadReport
     from data.traces.servegen_lengths import read_lengths

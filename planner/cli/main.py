@@ -22,6 +22,7 @@ COMMANDS = {
     "report": "planner.cli.ask:report",
     "route": "planner.cli.ask:route",
     "schema": "planner.cli.check:schema",
+    "serve": "planner.cli.serve:serve",
     "simulate": "planner.cli.simulate:simulate",
     "token": "planner.cli.ask:token",
     "trace": "planner.cli.trace:trace",

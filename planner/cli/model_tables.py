@@ -8,15 +8,23 @@ from rich.console import Console
 from rich.table import Table
 
 from models.card import TARGETS, ModelCard
+from planner.report.table import print_tables
+from planner.report.train_tables import (
+    comparison_tables,
+    coverage_table,
+    gate_reason,
+    group_table,
+    quantile_table,
+)
 
 TITLES = {"ttft_s": "TTFT", "tpot_s": "TPOT"}
 
 
 def print_report(card: ModelCard) -> None:
-    """Errors of the model and the prior on the newest window, and what the trees split on."""
+    """Errors of the model and its rivals on the newest window, the gate's verdict, and what the trees split on."""
+    tables = [table for target in TARGETS for table in (group_table(card, target), coverage_table(card, target))]
+    print_tables([*tables, quantile_table(card)])
     console = Console(width=max(Console().width, 100))
-    for target in TARGETS:
-        console.print(_errors(card, target))
     for target in TARGETS:
         best = sorted(card.importance[target].items(), key=lambda item: -item[1])[:6]
         shares = ", ".join(f"{name} {share:.0%}" for name, share in best)
@@ -26,6 +34,7 @@ def print_report(card: ModelCard) -> None:
         f"{card.data['rows']:,} rows of {card.data['runs']} run(s), {card.data['censored']:,} only bounded;"
         f" left out: {left_out}"
     )
+    console.print(f"gate: {gate_reason(card)}", highlight=False)
     console.print(f"crossing rate before sorting {card.checks['crossing_rate']:.2%}", highlight=False)
 
 
@@ -65,30 +74,9 @@ def summary(card: ModelCard) -> dict[str, Any]:
     }
 
 
-def _errors(card: ModelCard, target: str) -> Table:
-    weighted = ", weighted by tokens" if target == "tpot_s" else ""
-    title = f"{TITLES[target]} on the newest window: median relative error, pinball loss, coverage{weighted}"
-    table = Table(title=title)
-    names = ["group", "rows", "bounded", "error", "(prior)", "loss", "(prior)"]
-    names += [f"below p{level * 100:g}" for level in card.quantiles]
-    for name in names:
-        table.add_column(name, justify="left" if name == "group" else "right")
-    prior = {group["group"]: group for group in _groups(card, "prior") if group["target"] == target}
-    for group in _groups(card, "model"):
-        if group["target"] != target:
-            continue
-        other = prior[group["group"]]
-        table.add_row(
-            group["group"].replace(":", " "),
-            f"{group['rows']:,}",
-            f"{group['censored']:,}",
-            _number(group["median_error"], "{:.1%}"),
-            _number(other["median_error"], "{:.1%}"),
-            _number(group["loss"], "{:.4f}"),
-            _number(other["loss"], "{:.4f}"),
-            *(_number(group["coverage"].get(str(level)), "{:.1%}") for level in card.quantiles),
-        )
-    return table
+def print_groups(cards: list[ModelCard]) -> None:
+    """The measures of several models by group: error, bias and coverage, a column a version."""
+    print_tables([table for target in TARGETS for table in comparison_tables(cards, target)])
 
 
 def _groups(card: ModelCard, whose: str) -> list[dict[str, Any]]:

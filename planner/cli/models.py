@@ -67,15 +67,19 @@ def show(version: str | None, folder: str, as_json: bool) -> None:
 @json_option
 def compare(versions: tuple[str, ...], folder: str, as_json: bool) -> None:
     """VERSIONS side by side, each by the report on its own newest window."""
-    from planner.cli.model_tables import print_comparison, summary
+    from planner.cli.model_tables import print_comparison, print_groups, summary
 
     store = _store(folder)
     cards = [store.card(version) for version in versions]
     if as_json:
-        values: list[dict[str, Any]] = [summary(card) for card in cards]
+        values: list[dict[str, Any]] = [
+            summary(card) | {"report": card.report, "checks": card.checks, "importance": card.importance}
+            for card in cards
+        ]
         click.echo(json.dumps({"serving": store.current(), "versions": values}, indent=2))
         return
     print_comparison(cards, store.current())
+    print_groups(cards)
 
 
 @models.command()

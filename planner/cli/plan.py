@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,6 +17,9 @@ from planner.cli.plan_text import print_diff, print_plan
 from planner.demand import DemandTable
 from planner.plan_diff import plan_diff
 
+if TYPE_CHECKING:
+    from planner.capacity_cache import CapacityCache
+
 MAX_BINS = 1_000_000
 """Rate bins of one window at the most: two years of minutes, eight megabytes for each commodity."""
 
@@ -25,6 +28,13 @@ MAX_BINS = 1_000_000
 @click.option("--fleet", "fleet_name", metavar="NAME|FILE", help="Built-in fleet or fleet file.")
 @click.option("--demand", "demand_file", type=click.Path(path_type=Path), help="Demand file (YAML or JSON).")
 @click.option("--trace", "trace_file", type=click.Path(path_type=Path), help="Take the demand from a trace.")
+@click.option(
+    "--demand-log",
+    "demand_log",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Forecast the demand from this log, in windows of --bin.",
+)
 @click.option("--format", "trace_format", metavar="NAME", help="Format of the trace; default: by content.")
 @click.option(
     "--start",
@@ -68,6 +78,21 @@ MAX_BINS = 1_000_000
 )
 @click.option("--protect", multiple=True, metavar="MODEL", help="Model that must survive the loss of a site.")
 @click.option("--freeze", multiple=True, metavar="SITE", help="Site where nothing may move.")
+@click.option(
+    "--capacity-cache",
+    "capacity_cache",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Measured capacities; those that are missing are measured and kept there.",
+)
+@click.option(
+    "--capacity-limit",
+    "capacity_limit_s",
+    type=click.FloatRange(0, 86_400),
+    default=20.0,
+    show_default=True,
+    help="Time to measure capacities, s; what is left is planned by the closed form.",
+)
 @click.option("--strict-inventory", is_flag=True, help="Refuse to plan while a GPU inventory is unknown.")
 @click.option("--deterministic", is_flag=True, help="Audit mode: stop by nodes and gap, not by the clock.")
 @click.option("--strict", is_flag=True, help="Exit with 3 if the plan breaks a promise.")
@@ -95,7 +120,10 @@ def run_plan(options: dict[str, Any]) -> None:
     fleet = resolve_fleet(options["fleet_name"])
     demand = _demand(options, fleet)
     running = read_plan(options["running_file"]) if options["running_file"] else None
-    made = plan_once(fleet, load_catalog(), demand, running, _settings(options, fleet))
+    check = _capacity_check(options)
+    made = plan_once(fleet, load_catalog(), demand, running, _settings(options, fleet), check=check)
+    if check is not None and check.unknown:
+        click.echo(f"{check.unknown} capacities are not measured yet: closed form", err=True)
     if out is not None:
         write_plan(made, out)
     if options["as_json"]:
@@ -134,13 +162,23 @@ def _settings(options: dict[str, Any], fleet: Fleet) -> Any:
     )
 
 
+def _capacity_check(options: dict[str, Any]) -> CapacityCache | None:
+    if options["capacity_cache"] is None:
+        return None
+    from planner.capacity_cache import CapacityCache
+
+    return CapacityCache(output_file(options["capacity_cache"]), limit_s=options["capacity_limit_s"])
+
+
 def _demand(options: dict[str, Any], fleet: Fleet) -> DemandTable:
     from data.traces.registry import open_trace
     from planner.demand_file import read_demand
     from planner.demand_trace import TraceWindow, demand_from_trace
 
-    if (options["demand_file"] is None) == (options["trace_file"] is None):
-        raise click.UsageError("give exactly one of --demand and --trace")
+    if sum(options[name] is not None for name in ("demand_file", "trace_file", "demand_log")) != 1:
+        raise click.UsageError("give exactly one of --demand, --trace and --demand-log")
+    if options["demand_log"] is not None:
+        return _log_demand(options, fleet)
     if options["demand_file"] is not None:
         return read_demand(options["demand_file"], fleet)
     names = ("start_s", "end_s", "bin_s", "model", "workload_class", "tenant", "origin", "scale")
@@ -150,6 +188,26 @@ def _demand(options: dict[str, Any], fleet: Fleet) -> DemandTable:
         raise SettingError("too narrow for this window", field="--bin", value=window.bin_s, expected=expected)
     reader = open_trace(options["trace_file"], options["trace_format"])
     return demand_from_trace(reader.batches(), fleet, window)
+
+
+def _log_demand(options: dict[str, Any], fleet: Fleet) -> DemandTable:
+    """The forecast for the next planning period from a log's windows."""
+    from data.log.reader import LogReader
+    from models.demand.settings import ForecastSettings
+    from planner.demand_forecast import PlanWindow, forecast_demand, known_demand
+    from planner.demand_history import Naming
+    from planner.demand_log import LogDemandSettings, history_from_log
+    from planner.settings import PlannerSettings
+
+    entries = [site.name for site in fleet.sites if site.role == "entry"] or [site.name for site in fleet.sites]
+    names = {name: options[name] for name in ("model", "workload_class", "tenant", "scale")}
+    naming = Naming(**names, origin=options["origin"] or (entries[0] if len(entries) == 1 else ""))
+    since_s = options["start_s"] or None
+    wanted = LogDemandSettings(options["bin_s"], since_s, options["end_s"])
+    recorded = history_from_log(LogReader(options["demand_log"]), naming, wanted)
+    ahead = max(1, round(PlannerSettings().period_s / options["bin_s"]))
+    made = forecast_demand(recorded, ForecastSettings(horizon_steps=ahead), PlanWindow(last=ahead))
+    return known_demand(made.demand, fleet)
 
 
 @plan.command()

@@ -53,6 +53,10 @@ OPTIONS = (
         help="Crash, slow or hang one endpoint (row number) at a moment, for so many seconds. May be repeated.",
     ),
     click.option("--model-store", metavar="DIR", help="Latency models for policies that predict; else the prior."),
+    click.option(
+        "--drift-guard/--no-drift-guard", default=False, show_default=True,
+        help="Where the latency model drifts during the run, the prior answers.",
+    ),
     click.option("--html", "html", type=click.Path(dir_okay=False), help="Also write the report to this file."),
     click.option("--json", "as_json", is_flag=True, help="Machine output on stdout."),
 )  # fmt: skip

@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from data.errors import InputError
 from data.log.settings import LogSettings
 from data.log.writer import LogWriter
 from data.plan_io import read_plan
-from planner.arm import Arm, check_arm, parse_settings
+from planner.arm import Arm, check_arm, parse_arm, parse_settings
 from planner.cli.command_line import command_line
 from planner.cli.output_file import output_file
 from planner.cli.run_progress import RunProgress
@@ -36,13 +37,15 @@ from planner.trace_source import TraceFacts
 
 @click.command()
 @scenario_options
-@click.option("--policy", required=True, metavar="NAME", help="Routing policy.")
+@click.option(
+    "--policy", required=True, metavar="NAME[+FLOW]", help="Routing policy, and a flow control in front of it."
+)
 @click.option("--set", "pairs", multiple=True, metavar="KEY=VALUE", help="Setting of the policy. May be repeated.")
 @click.option("--plan", metavar="FILE", help="Run on the placement of this plan instead of the fleet's own.")
 @click.option("--log", "log", metavar="DIR", help="Write decisions and outcomes to this new or empty folder.")
 def simulate(
     policy: str, pairs: tuple[str, ...], plan: str | None, log: str | None, seed: int, model_store: str | None,
-    html: str | None, as_json: bool, **shared: Any,
+    drift_guard: bool, html: str | None, as_json: bool, **shared: Any,
 ) -> None:  # fmt: skip
     """Run a trace through a fleet with one routing policy, and show what came of it.
 
@@ -51,7 +54,8 @@ def simulate(
     report_path = output_file(html)
     if model_store is not None:
         store_folder(model_store)
-    arm = Arm(policy, policy, parse_settings(pairs), model_store, plan)
+    arm = parse_arm(policy, model_store, plan)
+    arm = replace(arm, settings={**arm.settings, **parse_settings(pairs)}, drift_guard=drift_guard)
     check_arm(arm)
     scenario = build_scenario(ScenarioChoice(**shared))
     scenario.check(arm)

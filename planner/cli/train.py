@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,10 +12,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from data.errors import SettingError
+from planner.cli.command_line import command_line
+from planner.cli.output_file import output_file
+from planner.cli.ray_option import ray_option, training_backend
 from planner.cli.run_progress import RunProgress
+from planner.priority import PRIORITIES, Priority, lowered_priority
 
 if TYPE_CHECKING:
-    from planner.retrain import RetrainJob
+    from planner.retrain import Retrained, RetrainJob
 
 
 @click.command()
@@ -31,11 +36,23 @@ if TYPE_CHECKING:
 @click.option("--quantiles", default="0.5,0.9", show_default=True, help="Levels to fit, 0.5 among them.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of all draws.")
 @click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True, help="OpenMP threads.")
+@click.option(
+    "--priority",
+    type=click.Choice(PRIORITIES),
+    default="low",
+    show_default=True,
+    help="Of this process: 'low' and 'idle' leave the processor to those who serve.",
+)
+@ray_option
 @click.option("--promote/--no-promote", default=True, help="Let the model serve if it wins.  [default: promote]")
+@click.option(
+    "--report", "html", metavar="FILE", help="Page with plots.  [default: reports/VERSION.html in the store]"
+)
 @click.option("--json", "as_json", is_flag=True, help="Machine output on stdout.")
 def train(
     logs: tuple[str, ...], public: tuple[str, ...], store: str, fleets: tuple[str, ...], since_s: float,
-    until_s: float, quantiles: str, seed: int, threads: int, promote: bool, as_json: bool,
+    until_s: float, quantiles: str, seed: int, threads: int, priority: Priority, ray: str | None, promote: bool,
+    html: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Train TTFT and TPOT models from logged runs, check and publish them.
 
@@ -45,7 +62,8 @@ def train(
     from models.store import ModelStore
     from planner.cli.model_tables import print_report
     from planner.report.machine import to_json
-    from planner.retrain import STEPS, retrain
+    from planner.report.train_tables import gate_reason
+    from planner.retrain import retrain, steps_of
 
     if Path(store).exists() and not Path(store).is_dir():
         raise SettingError("not a folder", field="--store", value=store, expected="a model store, or a new folder")
@@ -53,9 +71,17 @@ def train(
         raise SettingError("no window", field="--since", value=since_s, expected=f"seconds before {until_s:g}")
     job = _job(logs, fleets, (since_s, until_s), _levels(quantiles), (seed, threads), promote)
     job = replace(job, public=_sources(public, logs))
-    with RunProgress("training", STEPS) as progress:
-        done = retrain(job, ModelStore(Path(store)), progress.advance)
+    if ray is not None and public:
+        raise click.UsageError("--ray reads --log only; public logs are small enough for this machine")
+    page = output_file(html)
+    with (
+        lowered_priority(priority),
+        training_backend(ray, Path(store)) as backend,
+        RunProgress("training", steps_of(job)) as progress,
+    ):
+        done = retrain(job, ModelStore(Path(store)), progress.advance, backend)
     card = done.trained.card
+    page = _write_page(done, page or Path(store) / "reports" / f"{done.version}.html", (*logs, *public))
     if as_json:
         values: dict[str, Any] = {
             "version": done.version,
@@ -66,6 +92,7 @@ def train(
             "checks": card.checks,
             "importance": card.importance,
             "skipped_files": done.skipped_files,
+            "page": str(page),
         }
         click.echo(to_json(values))
         return
@@ -74,8 +101,26 @@ def train(
     print_report(card)
     state = "promoted" if done.promoted else "published, not promoted"
     click.echo(f"{done.version}: {state}")
-    for reason in done.verdict.reasons:
-        click.echo(f"  {reason}")
+    click.echo(f"  {gate_reason(card)}")
+    click.echo(f"report: {page}")
+
+
+def _write_page(done: Retrained, path: Path, sources: Sequence[str]) -> Path:
+    """Write the training's report and give its path."""
+    from planner.report.train_data import TrainReport, target_views
+    from planner.report.train_html import write_train_report
+
+    path.parent.mkdir(exist_ok=True)
+    report = TrainReport(
+        card=replace(done.trained.card, version=done.version),
+        promoted=done.promoted,
+        views=target_views(done.trained.predictor, done.trained.test),
+        sources=tuple(sources),
+        skipped=tuple(done.skipped_files.items()),
+        command=command_line(),
+    )
+    write_train_report(report, path)
+    return path
 
 
 def _job(

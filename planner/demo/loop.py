@@ -74,7 +74,7 @@ def run_demo(folder: Path, settings: DemoSettings, made_at: str, command: str, s
         steps.advance(f"{facts.requests} requests")
     with stage("logging runs", len(LOGGED_SPEEDS)) as steps:
         logs = write_logs(scenario, settings, folder / "log", steps.advance)
-    with stage("training latency models", STEPS) as steps:
+    with stage("training latency models", STEPS + len(logs)) as steps:
         retrained = train_models(fleet, logs, store, made_at, steps.advance)
     with stage("planning the placement", 1) as steps:
         plan = make_plan(scenario, settings, plan_path)

@@ -94,6 +94,7 @@ def arm_facts(comparison: Comparison) -> list[tuple[str, str]]:
         arm = entry.arm
         parts = [f"{key} = {value}" for key, value in arm.settings.items()]
         parts += [f"model of {arm.predictor_path}"] if arm.predictor_path is not None else []
+        parts += ["drift guard"] if arm.drift_guard else []
         parts += [f"plan {arm.plan_path}"] if arm.plan_path is not None else []
         if parts:
             facts.append((arm.name, ", ".join(parts)))

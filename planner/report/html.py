@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import orjson
-from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from data.atomic_file import write_text_atomic
@@ -16,9 +13,10 @@ from planner import measures as m
 from planner.compare import Comparison
 from planner.report import numbers, tables
 from planner.report.attainment import attainment_grid
-from planner.report.charts import Chart, difference_chart, goodput_chart, ttft_chart
+from planner.report.charts import difference_chart, goodput_chart, ttft_chart
 from planner.report.data import ReportData
 from planner.report.fleet_map import narrow_map, wide_map
+from planner.report.page import render_page
 from planner.report.plan_tables import fleet_tables, plan_facts
 from planner.report.time_charts import quality_charts, shown_over_time, site_charts
 from planner.report.why import explain
@@ -74,13 +72,8 @@ def render(data: ReportData) -> str:
         "full_table": tables.full_table(comparison),
         "interval_note": tables.interval_note(comparison),
         "output_only": tables.OUTPUT_ONLY,
-        "style": Markup(_text("report.css")),
-        "script": Markup(_text("report.js")),
-        "plotly": Markup(_plotly()),
-        "chart_data": Markup(script_json([_drawn(chart) for chart in charts])),
     }
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    return environment.from_string(_text("report.html.jinja")).render(context)
+    return render_page("report.html.jinja", charts, context)
 
 
 def headline_cards(comparison: Comparison) -> list[Card]:
@@ -104,18 +97,6 @@ def headline_cards(comparison: Comparison) -> list[Card]:
         other = numbers.number(reference.estimate(measure).mean, measure.unit)
         cards.append(Card(measure.label, value, f"{comparison.reference}: {other}" if several else best.arm.name))
     return cards
-
-
-def script_json(value: object) -> str:
-    """JSON that cannot end the script element it stands in, whatever text it holds; NaN becomes null."""
-    text = orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY).decode()
-    for sign in "<>&\u2028\u2029":
-        text = text.replace(sign, f"\\u{ord(sign):04x}")
-    return text
-
-
-def _drawn(chart: Chart) -> dict[str, Any]:
-    return {"id": chart.chart_id, "traces": chart.traces, "layout": chart.layout}
 
 
 def _run_facts(data: ReportData) -> list[tuple[str, str]]:
@@ -145,17 +126,3 @@ def _quality_facts(data: ReportData) -> list[str]:
         text += f"; {len(entry.predicted_s):,} requests"
         lines.append(f"{text}{'; model ' + entry.model_version if entry.model_version else ''}.")
     return lines
-
-
-def _text(name: str) -> str:
-    return resources.files("planner.report").joinpath(name).read_text(encoding="utf-8")
-
-
-def _plotly() -> str:
-    """The script of plotly.js, some 5 MB, put into the page once."""
-    from plotly.offline import get_plotlyjs  # a slow import that only this page needs
-
-    script: str = get_plotlyjs()
-    if "</script" in script.lower():
-        raise ValueError("plotly.js holds an end tag of its own and cannot be put inside the page")
-    return script

@@ -47,6 +47,7 @@ def _arm(comparison: Comparison, entry: ArmRuns) -> dict[str, Any]:
         "policy": entry.arm.policy,
         "settings": dict(entry.arm.settings),
         "predictor": entry.arm.predictor_path,
+        "drift_guard": entry.arm.drift_guard,
         "plan": entry.arm.plan_path,
         "figures": {measure.key: _figure(comparison, entry, measure) for measure in m.MEASURES},
         "by_class": _groups(comparison, entry, "class"),

@@ -21,14 +21,19 @@ HEAD_UNITS = {"tokens/s": "tokens/s", "GPU-h": "", "tokens/GPU-h": "tokens", "co
 
 
 def comparison_tables(comparison: Comparison) -> list[Table]:
-    """All tables, in reading order: the headline, latency, losses and cost, then by class and by tenant."""
+    """All tables in reading order: headline, latency, losses, waste and cost, then by class, tenant and tier."""
     tables = [
         headline_table(comparison),
         measure_table(comparison, "Latency of completed requests", LATENCY),
         measure_table(comparison, "What went wrong (mean count a run)", LOSSES, LOSSES_NOTE),
+        measure_table(
+            comparison, "Tokens computed for nothing (mean a run)", tuple(m.WASTED.values()), WASTE_NOTE
+        ),
         measure_table(comparison, "Reuse and cost", COST),
     ]
     tables += [group_table(comparison, "class"), group_table(comparison, "tenant")]
+    if len(comparison.group_names("tier")) > 1:
+        tables.append(group_table(comparison, "tier"))
     return [table for table in tables if table.rows and len(table.columns) > 1]
 
 
@@ -38,6 +43,10 @@ LOSSES = (m.FAILED, m.CANCELLED, m.REJECTED, m.REPEATS, m.RUNNING, m.PREEMPTIONS
 LOSSES_NOTE = (
     "Repeats: attempts after the first. Unfinished: still running when the run ended."
     " Breaches: requests served outside the residency zones of their tenant."
+)
+WASTE_NOTE = (
+    "Uncached prompt tokens and output tokens. Late: of requests that completed outside their targets. Repeated:"
+    " of failed attempts that were tried again. Preempted: computed twice."
 )
 COST = (m.HIT_RATE, m.GPU_HOURS, m.GOODPUT_PER_GPU_HOUR)
 
@@ -142,7 +151,7 @@ def difference_summary(comparison: Comparison) -> Table:
 
 
 def group_table(comparison: Comparison, kind: GroupKind) -> Table:
-    """Goodput and attainment (of offered requests) by class or by tenant; best total Goodput first."""
+    """Goodput and attainment (of offered requests) by class, tenant or tier; best total Goodput first."""
     names = comparison.group_names(kind)
     rows = []
     for entry in comparison.ranked():

@@ -31,9 +31,9 @@ class Accounts:
         self._timeline = timeline
         self._sink = sink
 
-    def offered(self, workload_class: str, tenant: str) -> Groups:
+    def offered(self, workload_class: str, tenant: str, tier: str) -> Groups:
         """A request arrives for the first time; gives the groups it counts in."""
-        groups = self.meter.groups(workload_class, tenant)
+        groups = self.meter.groups(workload_class, tenant, tier)
         for group in groups:
             group.offered += 1
         return groups
@@ -50,7 +50,9 @@ class Accounts:
             row = decision_row(route, decision.endpoint, view, policy, decision.candidates, hit_tokens)
             self._sink.decision(row)
 
-    def attempt(self, flight: Flight, outcome: Outcome, engine_end_s: float, progress: Progress | None) -> None:
+    def attempt(
+        self, flight: Flight, outcome: Outcome, engine_end_s: float, progress: Progress | None, again: bool
+    ) -> None:
         """An attempt that was decided has ended.
 
         Args:
@@ -58,6 +60,7 @@ class Accounts:
             outcome: How it ended.
             engine_end_s: When the engine had its last token; NaN = it did not complete.
             progress: What had been done for it when it was cancelled.
+            again: The client will try again.
         """
         sequence = flight.sequence
         scheduled = sequence is not None and sequence.cached_tokens >= 0
@@ -68,10 +71,13 @@ class Accounts:
         if sequence is None or not scheduled:
             return
         self.meter.scheduled(flight.groups, outcome.input_tokens, outcome.cached_tokens)
-        self.meter.waste.preempted += sequence.recomputed_tokens
-        if outcome.status is not Status.COMPLETED:
-            computed = sequence.computed if progress is None else progress[0]
-            self.meter.wasted(outcome.status, max(computed - outcome.cached_tokens, 0))
+        if outcome.status is Status.COMPLETED:
+            computed = outcome.input_tokens + outcome.output_tokens
+            met = flight.state.kind.slo.met(outcome.ttft_s, outcome.e2e_s, outcome.output_tokens)
+        else:
+            computed, met = sequence.computed if progress is None else progress[0], False
+        tokens = max(computed - outcome.cached_tokens, 0)
+        self.meter.wasted(flight.groups, outcome.status, tokens, sequence.recomputed_tokens, met, again)
 
     def completed(self, flight: Flight, outcome: Outcome) -> None:
         """A request completed."""

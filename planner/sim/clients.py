@@ -55,17 +55,18 @@ class Clients:
             return None
         return uniform(settings.seed, _MOMENT, request.request_id) * longest_good_s(slo, request.output_tokens)
 
-    def retry_after_s(self, attempt: int, status: Status, reason: str) -> float | None:
+    def retry_after_s(self, attempt: int, status: Status, reason: str, hint_s: float = 0.0) -> float | None:
         """Back-off before the attempt after ``attempt`` (counted from 0); ``None`` = the client gives up.
 
-        Only failures and refusals are tried again, and only refusals that another try could change.
+        Only failures and refusals are tried again, and only refusals that another try could change. Nobody comes
+        back before the hint of a refusal.
         """
         settings = self._settings
         if attempt >= settings.retries or reason in _FOR_GOOD:
             return None
         if status not in (Status.FAILED, Status.REJECTED):
             return None
-        return float(settings.retry_backoff_s * 2**attempt)
+        return max(float(settings.retry_backoff_s * 2**attempt), hint_s)
 
 
 class Deadlines:

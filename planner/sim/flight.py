@@ -50,6 +50,7 @@ class Flight:
         open: It has not ended for good.
         attempt: Counts from 0.
         active: The attempt was dispatched and has not ended.
+        waiting: It stands in a queue of the flow control.
         decided_s: When it was dispatched.
         delivered_s: When the engine got it; NaN before.
         engine_first_s: When the engine made its first token; NaN before.
@@ -66,6 +67,7 @@ class Flight:
     open: bool = True
     attempt: int = 0
     active: bool = False
+    waiting: bool = False
     endpoint: int = -1
     lease: int = -1
     route: RouteRequest | None = None

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from data.types import Outcome, Slo, Status
 from planner.sim.histogram import Histogram
 from planner.sim.result import GroupResult
+from router.goodput import Waste
 
 
 class Group:
@@ -28,6 +27,7 @@ class Group:
         "repeats",
         "tpot",
         "ttft",
+        "waste",
     )
 
     def __init__(self) -> None:
@@ -38,6 +38,7 @@ class Group:
         """Prompt tokens of attempts that an engine scheduled."""
         self.hit_tokens = 0
         """What of them the engine found in its cache."""
+        self.waste = Waste()
         self.ttft, self.tpot, self.e2e = Histogram(), Histogram(), Histogram()
 
     @property
@@ -68,20 +69,12 @@ class Group:
             ttft=self.ttft.distribution(),
             tpot=self.tpot.distribution(),
             e2e=self.e2e.distribution(),
+            wasted_tokens=self.waste.by_cause(),
         )
 
 
 Groups = tuple[Group, ...]
 """The groups that one request counts in."""
-
-
-@dataclass(slots=True)
-class Waste:
-    """Tokens that engines computed for nothing, by cause."""
-
-    failed: int = 0
-    cancelled: int = 0
-    preempted: int = 0
 
 
 class Meter:
@@ -91,13 +84,14 @@ class Meter:
         self.total = Group()
         self.by_class: dict[str, Group] = {}
         self.by_tenant: dict[str, Group] = {}
-        self.waste = Waste()
+        self.by_tier: dict[str, Group] = {}
         self.residency_breaches = 0
 
-    def groups(self, workload_class: str, tenant: str) -> Groups:
-        """The groups of a request of that class and tenant; made on first use."""
+    def groups(self, workload_class: str, tenant: str, tier: str = "standard") -> Groups:
+        """The groups of a request of that class, tenant and tier; made on first use."""
         kind = self.by_class.setdefault(workload_class, Group())
-        return self.total, kind, self.by_tenant.setdefault(tenant, Group())
+        own = self.by_tenant.setdefault(tenant, Group())
+        return self.total, kind, own, self.by_tier.setdefault(tier, Group())
 
     def scheduled(self, groups: Groups, prompt_tokens: int, cached_tokens: int) -> None:
         """An attempt ended that an engine had scheduled, with that prefix hit."""
@@ -105,12 +99,13 @@ class Meter:
             group.prompt_tokens += prompt_tokens
             group.hit_tokens += cached_tokens
 
-    def wasted(self, status: Status, tokens: int) -> None:
-        """An attempt ended without success after an engine had computed ``tokens`` tokens for it."""
-        if status is Status.CANCELLED:
-            self.waste.cancelled += tokens
-        else:
-            self.waste.failed += tokens
+    def wasted(
+        self, groups: Groups, status: Status, tokens: int, recomputed_tokens: int, met: bool, again: bool
+    ) -> None:
+        """An attempt ended after an engine had computed ``tokens`` tokens for it, and some of them twice."""
+        for group in groups:
+            group.waste.add(status, tokens, met, again)
+            group.waste.preempted += recomputed_tokens
 
     def completed(self, groups: Groups, slo: Slo, outcome: Outcome) -> int:
         """A request completed; gives its good output tokens (0 when it missed a target)."""

@@ -45,6 +45,8 @@ class GroupResult:
     ttft: Distribution
     tpot: Distribution
     e2e: Distribution
+    wasted_tokens: dict[str, int] = field(default_factory=dict)
+    """Tokens computed for nothing, by cause; see ``router.goodput``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,7 @@ class RunResult:
     endpoint_requests: FloatArray
     wall_s: float = 0.0
     extra: dict[str, float] = field(default_factory=dict)
+    by_tier: dict[str, GroupResult] = field(default_factory=dict)
 
     @property
     def goodput_per_gpu_hour(self) -> float:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from data.fleet.types import Fleet
-from data.types import Outcome, RefusalReason
+from data.types import IntArray, Outcome, RefusalReason, Status
+from models.output_length import LengthQuery, OutputLengthPredictor
 from planner.sim.flight import Flight
 from planner.sim.observation import Observer, Truth
 from planner.sim.settings import SimSettings
@@ -27,6 +28,8 @@ class RouterSide:
         settings: Delays of what it sees.
         table: The endpoint table that the policy was built on.
         truth: What the observer samples.
+        lengths: Predicts the output of each request and learns from those that complete; ``None`` = the mean of
+            its class. It bears on all that ``expected_output_tokens`` does: score, worth and charged tokens.
     """
 
     def __init__(
@@ -37,6 +40,7 @@ class RouterSide:
         settings: SimSettings,
         table: EndpointTable,
         truth: Truth,
+        lengths: OutputLengthPredictor | None = None,
     ) -> None:
         self.policy = policy
         self.table = table
@@ -45,11 +49,13 @@ class RouterSide:
         self.rules = FilterRules(fleet, table)
         self.core = RouterCore(table, self.index, self.rules, policy, self.book)
         self.observer = Observer(settings, truth, table, self.book, self.index, policy.endpoint_reset)
+        self._lengths = lengths
+        self._asked_s = 0.0
         self._class_weights = {kind.name: kind.weight for kind in fleet.classes}
         self._tenant_weights = {tenant.name: tenant.weight for tenant in fleet.tenants}
 
     def request(self, flight: Flight) -> RouteRequest:
-        """The request as the router sees it: the mean output of its class, never its own output length."""
+        """The request as the router sees it: an expected output, never its own output length."""
         asked, kind = flight.request, flight.state.kind
         return RouteRequest(
             request_id=asked.request_id,
@@ -59,7 +65,7 @@ class RouterSide:
             origin=asked.origin,
             input_tokens=asked.input_tokens,
             output_budget=asked.output_budget,
-            expected_output_tokens=min(flight.state.expected_output_tokens, float(asked.output_budget)),
+            expected_output_tokens=self._expected_tokens(flight),
             block_hashes=asked.block_hashes,
             block_tokens=asked.block_tokens,
             session_id=asked.session_id,
@@ -73,9 +79,11 @@ class RouterSide:
         self.observer.refresh(now_s)
         return FleetView(now_s, self.table, self.index, flight.paths.rtt_s)
 
-    def decide(self, route: RouteRequest, flight: Flight, view: FleetView) -> Decision | RefusalReason:
-        """Filter and choose."""
-        return self.core.decide(route, view, flight.paths.reachable)
+    def decide(
+        self, route: RouteRequest, flight: Flight, view: FleetView, rows: IntArray | None = None
+    ) -> Decision | RefusalReason:
+        """Filter and choose; ``rows`` is what a flow control has left of the candidates."""
+        return self.core.decide(route, view, flight.paths.reachable, rows)
 
     def dispatch(self, route: RouteRequest, decision: Decision) -> int:
         """Charge the choice and tell the policy; gives the lease."""
@@ -90,9 +98,30 @@ class RouterSide:
         """The attempt has ended: release what it held and tell the policy."""
         assert flight.route is not None
         self.core.finished(flight.route, flight.lease, outcome)
+        if self._lengths is not None and outcome.status is Status.COMPLETED:
+            self._lengths.observe(self._length_query(flight), outcome.output_tokens)
 
     def left(self, now_s: float, endpoint: int) -> None:
         """A drained endpoint has gone; the router did it itself, so it knows at once."""
         self.observer.refresh(now_s)
         self.table.ready[endpoint] = False
         self.observer.left(endpoint)
+
+    def _expected_tokens(self, flight: Flight) -> float:
+        if self._lengths is None:
+            return min(flight.state.expected_output_tokens, float(flight.request.output_budget))
+        return self._lengths.predict(self._length_query(flight)).mean
+
+    def _length_query(self, flight: Flight) -> LengthQuery:
+        asked = flight.request
+        # A retry carries its first arrival, but the predictor's clock must not run backwards.
+        self._asked_s = max(self._asked_s, flight.arrival_s)
+        return LengthQuery(
+            workload_class=flight.state.kind.name,
+            tenant=flight.tenant,
+            model=flight.model,
+            input_tokens=asked.input_tokens,
+            output_budget=asked.output_budget,
+            session_id=asked.session_id,
+            now_s=self._asked_s,
+        )

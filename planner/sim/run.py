@@ -14,6 +14,7 @@ from data.errors import SettingError
 from data.fleet.types import Fleet
 from data.outcome_sink import RecordSink
 from data.types import FloatArray, Request
+from models.output_length import OutputLengthPredictor
 from planner.sim.accounts import Accounts
 from planner.sim.arrivals import Arrivals
 from planner.sim.changes import Drain, Start
@@ -28,6 +29,7 @@ from planner.sim.router_side import RouterSide
 from planner.sim.settings import SimSettings
 from planner.sim.simulation import Simulation
 from planner.sim.timeline import TimelineMeter
+from planner.sim.waiting_room import FlowFactory, WaitingRoom
 from router.endpoints import EndpointSpec, EndpointTable
 from router.types import Policy
 
@@ -47,6 +49,8 @@ def simulate(
     progress: Progress | None = None,
     starts: Sequence[Start] = (),
     drains: Sequence[Drain] = (),
+    flow: FlowFactory | None = None,
+    lengths: OutputLengthPredictor | None = None,
 ) -> RunResult:
     """Run a trace through a fleet.
 
@@ -64,6 +68,8 @@ def simulate(
         progress: Told the simulated clock now and then.
         starts: Replicas that start during the run.
         drains: Replicas that drain during the run.
+        flow: Makes the flow control that holds requests back; ``None`` = each is sent on arrival.
+        lengths: Predicts output lengths for the router and learns them; ``None`` = the means of the classes.
 
     Raises:
         SettingError: A setting, a failure or a change does not fit the endpoints.
@@ -74,7 +80,7 @@ def simulate(
         raise SettingError(
             "table and endpoints differ", field="specs", value=len(specs), expected=f"{len(table)}, above 0"
         )
-    run = Run(fleet, specs, requests, policy, settings, table, sink)
+    run = Run(fleet, specs, requests, policy, settings, table, sink, flow, lengths)
     run.begin(starts, drains)
     with fewer_collections():
         run.loop(progress)
@@ -108,6 +114,8 @@ class Run:
         settings: SimSettings,
         table: EndpointTable,
         sink: RecordSink | None,
+        flow: FlowFactory | None = None,
+        lengths: OutputLengthPredictor | None = None,
     ) -> None:
         self.settings = settings
         self.fleet = fleet
@@ -121,9 +129,12 @@ class Run:
         self.timeline = TimelineMeter(self.start_s, settings.timeline_s, self.sites)
         self.engines = Engines(fleet, specs, settings, self.events)
         self.lifecycle = Lifecycle(self.engines, specs, self.events, table.draining)
-        self.router = RouterSide(fleet, specs, policy, settings, table, self.engines.truth)
+        self.router = RouterSide(fleet, specs, policy, settings, table, self.engines.truth, lengths)
         accounts = Accounts(self.meter, self.timeline, sink)
         network, clients = Network(fleet, specs), Clients(settings)
+        self.room: WaitingRoom | None = None
+        if flow is not None:
+            self.room = WaitingRoom(flow, fleet, self.router, network, self.events, settings.seed, self.start_s)
         self.simulation = Simulation(
             fleet,
             self.arrivals,
@@ -134,6 +145,7 @@ class Run:
             clients,
             self.events,
             accounts,
+            self.room,
         )
 
     def begin(self, starts: Sequence[Start], drains: Sequence[Drain]) -> None:
@@ -190,13 +202,12 @@ class Run:
             endpoint_requests=np.array(self.simulation.endpoint_requests, dtype=np.float64),
             wall_s=wall_s,
             extra={
-                "wasted_tokens_failed": float(meter.waste.failed),
-                "wasted_tokens_cancelled": float(meter.waste.cancelled),
-                "wasted_tokens_preempted": float(meter.waste.preempted),
+                **{f"wasted_tokens_{cause}": float(n) for cause, n in meter.total.waste.by_cause().items()},
                 "late_turns": float(arrivals.late_turns),
                 "orphan_turns": float(arrivals.orphan_turns),
                 "turns_after_failure": float(arrivals.turns_after_failure),
             },
+            by_tier={name: group.result(duration_s) for name, group in sorted(meter.by_tier.items())},
         )
 
     def _timeline_until(self, now_s: float) -> None:

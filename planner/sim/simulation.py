@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from data.fleet.types import Fleet, WorkloadClass
-from data.types import RefusalReason, Request, Slo, Status
+from data.types import IntArray, RefusalReason, Request, Slo, Status
 from planner.sim.accounts import Accounts, outcome_of
 from planner.sim.arrivals import Arrivals
 from planner.sim.clients import Clients, Deadlines
@@ -15,9 +15,13 @@ from planner.sim.events import EventQueue
 from planner.sim.flight import ClassState, Flight
 from planner.sim.lifecycle import Lifecycle
 from planner.sim.network import Network
+from planner.sim.permissions import Permissions
 from planner.sim.router_side import RouterSide
 from planner.sim.sequence import Sequence
+from planner.sim.waiting_room import WaitingRoom, with_time_left
 from router.core import Decision
+from router.slomax.types import Refused
+from router.types import FleetView, RouteRequest
 
 UNKNOWN = "(unknown)"
 """Group of requests whose class or tenant the fleet file does not name."""
@@ -40,6 +44,7 @@ class Simulation:
         clients: Time-outs, cancels, retries.
         events: The event queue that all parts share.
         accounts: Counts and records.
+        room: Where requests wait for their dispatch; ``None`` = every request is sent on arrival.
     """
 
     def __init__(
@@ -53,6 +58,7 @@ class Simulation:
         clients: Clients,
         events: EventQueue,
         accounts: Accounts,
+        room: WaitingRoom | None = None,
     ) -> None:
         self._arrivals = arrivals
         self._engines = engines
@@ -62,6 +68,9 @@ class Simulation:
         self._clients = clients
         self._events = events
         self._accounts = accounts
+        self._room = room
+        if room is not None:
+            room.on_sent, room.on_refused = self._send, self._turned_away
         self._models = tuple(model.key for model in fleet.models)
         self._tenants = {tenant.name: tenant for tenant in fleet.tenants}
         self._classes = {kind.name: ClassState(kind) for kind in fleet.classes}
@@ -71,8 +80,7 @@ class Simulation:
             for kind in fleet.classes
             if (timeout_s := clients.timeout_s(kind)) is not None
         }
-        self._permitted: dict[tuple[str, str], list[bool]] = {}
-        self._fleet = fleet
+        self._permissions = Permissions(fleet, router.table.specs)
         self.endpoint_requests = [0] * len(engines.replicas)
         self.open_requests = 0
         """Requests that were offered and have not ended."""
@@ -89,7 +97,9 @@ class Simulation:
         tenant = request.tenant or next(iter(self._tenants), "")
         state = self._classes.get(kind, self._unknown_class)
         known_tenant = not self._tenants or tenant in self._tenants
-        groups = self._accounts.offered(state.kind.name, tenant if known_tenant else UNKNOWN)
+        named = self._tenants.get(tenant)
+        tier = named.tier if named is not None else "standard" if known_tenant else UNKNOWN
+        groups = self._accounts.offered(state.kind.name, tenant if known_tenant else UNKNOWN, tier)
         self.open_requests += 1
         self.last_change_s = now_s
         model = request.model or (self._models[0] if self._models else "")
@@ -115,8 +125,35 @@ class Simulation:
         flight.endpoint, flight.sequence = -1, None
         if flight.state is self._unknown_class:
             decision: Decision | RefusalReason = RefusalReason.UNKNOWN_CLASS
+        elif self._room is not None:
+            self._room.ask(now_s, flight, route)
+            return
         else:
             decision = router.decide(route, flight, view)
+        self._carry_out(now_s, flight, route, view, decision)
+
+    def _send(self, now_s: float, flight: Flight, route: RouteRequest, rows: IntArray) -> None:
+        """Route a flight that the flow control has let through to one of ``rows``."""
+        view = self._router.view(flight, now_s)
+        flight.decided_s = now_s
+        left = with_time_left(route, now_s - flight.arrival_s)
+        self._carry_out(now_s, flight, left, view, self._router.decide(left, flight, view, rows))
+
+    def _turned_away(self, now_s: float, flight: Flight, route: RouteRequest, refused: Refused) -> None:
+        router = self._router
+        self._accounts.refused(route, router.view(flight, now_s), router.policy)
+        self._ended(now_s, flight, Status.REJECTED, refused.reason, hint_s=refused.retry_after_s)
+
+    def _carry_out(
+        self,
+        now_s: float,
+        flight: Flight,
+        route: RouteRequest,
+        view: FleetView,
+        decision: Decision | RefusalReason,
+    ) -> None:
+        """Dispatch as decided, or end the attempt as refused."""
+        router = self._router
         if isinstance(decision, RefusalReason):
             self._accounts.refused(route, view, router.policy)
             self._ended(now_s, flight, Status.REJECTED, decision)
@@ -125,6 +162,8 @@ class Simulation:
         self._accounts.decided(route, decision, router.policy)
         flight.route, flight.endpoint, flight.active = route, endpoint, True
         flight.lease = router.dispatch(route, decision)
+        if self._room is not None:
+            self._room.sent(flight, now_s)
         self._count_dispatch(flight)
         paths = flight.paths
         delay_s = paths.half_rtt_s[endpoint] + paths.s_per_token[endpoint] * route.input_tokens
@@ -137,20 +176,8 @@ class Simulation:
         endpoint = flight.endpoint
         self.endpoint_requests[endpoint] += 1
         self._lifecycle.in_flight[endpoint] += 1
-        key = flight.tenant, flight.model
-        permitted = self._permitted.get(key)
-        if permitted is None:
-            permitted = self._permitted[key] = self._permitted_rows(*key)
-        if not permitted[endpoint]:
+        if not self._permissions.may_run(flight.tenant, flight.model, endpoint):
             self._accounts.meter.residency_breaches += 1
-
-    def _permitted_rows(self, tenant: str, model: str) -> list[bool]:
-        """Where this tenant's requests may run, worked out from the fleet file and not from the filters."""
-        specs = self._router.table.specs
-        if not self._tenants:
-            return [True] * len(specs)
-        sites = {site.name: site for site in self._fleet.sites}
-        return [self._fleet.may_use(self._tenants[tenant], sites[spec.site], model) for spec in specs]
 
     def _deliver(self, now_s: float, argument: tuple[Flight, int]) -> None:
         """The prompt reaches the engine."""
@@ -192,6 +219,8 @@ class Simulation:
         if flight.active and flight.attempt == attempt:
             flight.first_s = now_s
             self._router.first_token(flight, now_s)
+            if self._room is not None:
+                self._room.first_token(flight, now_s)
 
     def _on_completed(self, now_s: float, argument: tuple[Flight, int, float]) -> None:
         flight, attempt, engine_end_s = argument
@@ -227,22 +256,34 @@ class Simulation:
         reason: str,
         engine_end_s: float = math.nan,
         progress: tuple[int, int] | None = None,
+        hint_s: float = 0.0,
     ) -> None:
         """The current attempt has ended: release, record, then end the request or try again."""
-        outcome = outcome_of(now_s, flight, status, reason, progress)
-        if flight.active or status is Status.REJECTED:
-            self._accounts.attempt(flight, outcome, engine_end_s, progress)
+        outcome, queued, router = outcome_of(now_s, flight, status, reason, progress), flight.waiting, self._router
+        if queued and self._room is not None:
+            route = self._room.cancel(flight, now_s)
+            self._accounts.refused(route, router.view(flight, now_s), router.policy)
+        retry_s = self._clients.retry_after_s(flight.attempt, status, reason, hint_s)
+        if flight.active or queued or status is Status.REJECTED:
+            self._accounts.attempt(flight, outcome, engine_end_s, progress, again=retry_s is not None)
         if flight.active:
             flight.active = False
             # The sequence points back at the flight: without this only the garbage collector could free them.
             flight.sequence = None
-            self._router.finished(flight, outcome)
+            router.finished(flight, outcome)
             self._lifecycle.flight_ended(flight.endpoint, now_s)
+            if self._room is not None:
+                self._room.finished(flight, outcome)
         if status is Status.COMPLETED:
             self._accounts.completed(flight, outcome)
             self._close(now_s, flight, completed=True)
-            return
-        retry_s = self._clients.retry_after_s(flight.attempt, status, reason)
+        else:
+            self._again_or_close(now_s, flight, status, retry_s)
+        if self._room is not None:
+            self._room.pump(now_s)
+
+    def _again_or_close(self, now_s: float, flight: Flight, status: Status, retry_s: float | None) -> None:
+        """After an attempt without success: the client tries again or gives up."""
         if retry_s is None:
             self._accounts.gave_up(flight, status)
             self._close(now_s, flight, completed=False)

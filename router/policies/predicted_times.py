@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from data.types import FloatArray, IntArray
 from models.base import LatencyPredictor
 from models.features import EndpointKind, feature_matrix, hardware_rows
@@ -38,7 +40,8 @@ class PredictedTimes:
             float(request.input_tokens),
             hit_tokens,
             float(request.output_budget),
-            observe(view.endpoints, rows, view.now_s, self._settings),
+            # The peer's predictor knows nothing of what an endpoint was sent lately, nor of expected lengths.
+            replace(observe(view.endpoints, rows, view.now_s, self._settings), prefill_load=None),
             self._hardware[rows],
         )
         prediction = self._predictor.predict(features)

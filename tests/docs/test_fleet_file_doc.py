@@ -25,10 +25,12 @@ SECTIONS = {
     "engine": types.EngineSettings,
     "configs": types.ReplicaConfig,
     "classes": types.WorkloadClass,
+    "match": types.ClassMatch,
     "slo": Slo,
     "tenants": types.Tenant,
     "reservations": types.Reservation,
     "placement": types.Placed,
+    "endpoints": types.Endpoint,
 }
 
 

@@ -17,6 +17,7 @@ from data.log.reader import LogReader
 from data.log.settings import LogSettings
 from data.log.writer import LogWriter
 from data.outcome_sink import RecordSink
+from data.synth.profiles import PROFILES
 from data.types import Request
 from models.base import LatencyPredictor
 from models.drift import DriftMonitor, DriftState, ErrorBatch
@@ -27,9 +28,13 @@ from models.physics import PriorPredictor
 from models.samples import samples_from_tables
 from models.store import ModelStore
 from models.training import TrainingSettings, publish, train
+from planner.arm import Arm
 from planner.cli.main import cli
+from planner.fleet_streams import fleet_streams
+from planner.scenario import Scenario
 from planner.sim.run import simulate
 from planner.sim.settings import FailureEvent, SimSettings
+from planner.trace_source import Shaped, SynthTrace
 from router.build import endpoint_specs
 from router.endpoints import EndpointTable
 from router.registry import make_policy
@@ -123,6 +128,23 @@ def test_f069_no_alarm_without_a_shift(store: ModelStore) -> None:
     found = watched(store, 2, 900.0, 1.0)
     assert found.monitor.raised_s == []
     assert found.guard.rows_by_prior == 0
+
+
+def test_f069_the_simulator_guards_an_arm_and_says_so_in_its_decisions(store: ModelStore, tmp_path: Path) -> None:
+    """The same arm with and without the guard: decisions read ``drift`` and name the prior."""
+    failures = tuple(FailureEvent(200.0, row, "slow", 1e6, 1.6) for row in range(len(SPECS)))
+    streams = fleet_streams(FLEET, PROFILES["conversation"], 5.0)
+    base = Scenario(FLEET, Shaped(SynthTrace(streams, 400.0, "synthetic")), SimSettings(failures=failures))
+    degraded = {}
+    for guard in (True, False):
+        place = tmp_path / str(guard)
+        with LogWriter(place, LogSettings(rotate_age_s=None), writer_id="run") as log:
+            base.run(Arm("a", "tokenpilot", predictor_path=str(store.root), drift_guard=guard), 5, log)
+        rows = LogReader(place).window(0.0, 1e9).to_pylist()
+        degraded[guard] = [row for row in rows if row["degraded"] == "drift"]
+    assert degraded[False] == []
+    assert len(degraded[True]) > 100
+    assert {row["model_version"] for row in degraded[True]} == {"prior"}
 
 
 @pytest.mark.slow

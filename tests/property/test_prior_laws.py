@@ -48,6 +48,7 @@ def rows(draw: st.DrawFn) -> np.ndarray:
         kv_use=one * kv_use,
         kv_tokens=one * kv_use * capacity,
         metrics_age_s=one * draw(st.floats(0, 60)),
+        prefill_load=one * draw(st.floats(0, 2)),
     )
     prompt = draw(st.floats(1, 200_000))
     hit = prompt * draw(st.floats(0, 1))
@@ -89,3 +90,13 @@ def test_f001_old_metrics_widen_but_do_not_shift(row: np.ndarray, age: float) ->
     assert a.ttft_s == b.ttft_s
     assert a.tpot_s == b.tpot_s
     assert b.ttft_spread >= a.ttft_spread
+
+
+@given(rows())
+@settings(max_examples=100, deadline=None)
+def test_an_unknown_prefill_load_is_read_as_none_and_is_no_fault(row: np.ndarray) -> None:
+    unknown, none = row.copy(), row.copy()
+    unknown[0, INDEX["prefill_load"]], none[0, INDEX["prefill_load"]] = np.nan, 0.0
+    a, b = (prior_times(x, PriorSettings()) for x in (unknown, none))
+    assert a.tpot_s == b.tpot_s
+    assert not a.suspect.any()

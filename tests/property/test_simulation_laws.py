@@ -24,6 +24,7 @@ from planner.sim.run import Run, simulate
 from planner.sim.settings import FailureEvent, SimSettings
 from router.endpoints import EndpointSpec, EndpointTable
 from router.registry import make_policy
+from router.slomax.registry import FLOWS, flow_factory
 
 TIMES = ServiceTimes(0.003, 0.0003, 2e-8, 0.011, 0.0004, 3e-7, 0.001)
 COUNTS = (
@@ -124,6 +125,7 @@ def worlds(draw: st.DrawFn) -> dict[str, Any]:
         "specs": specs(replicas),
         "fleet": fleet(draw(st.sampled_from([None, 0.3, 2.0])), draw(st.sampled_from([0.0, 0.02]))),
         "policy": draw(st.sampled_from(["least_request", "power_of_two", "kv_cost_dynamo", "round_robin"])),
+        "flow": draw(st.sampled_from([None, "slomax", *FLOWS])),
         "settings": SimSettings(
             seed=seed,
             step_noise=draw(st.sampled_from([0.0, 0.1])),
@@ -142,7 +144,9 @@ def worlds(draw: st.DrawFn) -> dict[str, Any]:
 def run(world: dict[str, Any]) -> tuple[Run, RunResult, Counting, EndpointTable]:
     table = EndpointTable(world["specs"])
     policy = Counting(make_policy(world["policy"], {}, table, 3))
-    whole = Run(world["fleet"], world["specs"], iter(world["requests"]), policy, world["settings"], table, None)
+    flow = None if world.get("flow") is None else flow_factory(world["flow"], {})
+    requests = iter(world["requests"])
+    whole = Run(world["fleet"], world["specs"], requests, policy, world["settings"], table, None, flow)
     whole.begin(world["starts"], world["drains"])
     whole.loop(None)
     return whole, whole.result(0.0), policy, table
@@ -160,7 +164,7 @@ def test_nothing_is_lost_whatever_breaks(world: dict[str, Any]) -> None:
         assert 0 <= group.met <= group.completed
         assert group.good_output_tokens <= group.output_tokens
         assert group.ttft.count == group.e2e.count == group.completed
-    for split in (result.by_class, result.by_tenant):
+    for split in (result.by_class, result.by_tenant, result.by_tier):
         for name in ("offered", "completed", "cancelled", "good_output_tokens", "repeats"):
             assert sum(getattr(group, name) for group in split.values()) == getattr(total, name)
     assert total.running == whole.simulation.open_requests
@@ -176,7 +180,10 @@ def test_nothing_is_lost_whatever_breaks(world: dict[str, Any]) -> None:
         cache = replica.cache
         assert cache.used + cache.cached_free + cache.free == cache.capacity
         assert min(cache.used, cache.cached_free, cache.free) >= 0
+    waiting = 0 if whole.room is None else sum(queue.requests for queue in whole.room.flow.status(1e9).queues)
+    assert waiting == (0 if whole.room is None else len(whole.room))
     if total.running == 0:
+        assert waiting == 0
         assert policy.sent == policy.ended
         assert len(whole.router.book) == 0
         for name in COUNTS:

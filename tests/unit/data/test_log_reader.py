@@ -18,7 +18,7 @@ from data.log.partitions import list_partitions, parse_partition_name, partition
 from data.log.reader import LogReader
 from data.log.schema import DECISIONS, SCHEMA_VERSION
 from data.log.settings import LogSettings
-from data.log.versions import VERSION_KEY, upgrade
+from data.log.versions import SINCE_VERSION_2, VERSION_KEY, upgrade
 from data.log.writer import LogWriter
 
 HOUR = "hour=1970010100"
@@ -168,7 +168,7 @@ def test_older_schema_is_upgraded_by_the_table(tmp_path: Path) -> None:
 
     write(tmp_path, [(1, 1.0)])
     restamp(a_file(tmp_path), "0", drop="degraded")
-    rows = LogReader(tmp_path, upgrades={0: add_degraded}).window(0.0, 10.0)
+    rows = LogReader(tmp_path, upgrades={0: add_degraded, 1: lambda data, _: data}).window(0.0, 10.0)
     assert rows["degraded"].to_pylist() == [None]
     with pytest.raises(LogError, match="no upgrade"):
         LogReader(tmp_path, upgrades={}).window(0.0, 10.0)
@@ -268,3 +268,14 @@ def test_an_hour_pruned_while_reading_is_no_fault(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "decisions" / "hour=1970010101")
     assert [rows["request_id"].to_pylist() for rows in windows] == [[2]]
     assert reader.report.skipped == {}
+
+
+def test_a_log_of_version_1_is_read_with_its_missing_columns_unknown(tmp_path: Path) -> None:
+    write(tmp_path, [(1, 1.0)], [(1, 2.0)])
+    for table in ("decisions", "outcomes"):
+        restamp(a_file(tmp_path, table), "1")
+    file = a_file(tmp_path)
+    pq.write_table(pq.ParquetFile(file).read().drop_columns(list(SINCE_VERSION_2)), file)
+    rows = LogReader(tmp_path).window(0.0, 10.0)
+    assert [rows[name].to_pylist() for name in SINCE_VERSION_2] == [[None], [None]]
+    assert rows["status"].to_pylist() != [None]

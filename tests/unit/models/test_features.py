@@ -25,7 +25,7 @@ from models.features import (
     schema_hash,
 )
 from models.samples import SIGNALS, codes_of, samples_from_tables
-from models.signals import UNREPORTED_AGE_S, Signals, SignalSettings, observe
+from models.signals import PREFILL_LOAD_HALF_LIFE_S, UNREPORTED_AGE_S, Signals, SignalSettings, observe
 from router.candidate_features import CandidateFeatures, endpoint_kinds
 from router.endpoints import EndpointSpec, EndpointTable
 from router.types import FleetView, RouteRequest
@@ -91,6 +91,7 @@ def test_serving_and_training_build_the_same_rows() -> None:
     table.inflight[:], table.decoding[:] = [6, 7], [4, 7]
     table.inflight_uncached_tokens[:], table.waiting_prefill_s[:] = [1536, 0], [0.25, 0]
     table.prefill_since_s[:] = [99.5, 80.0]
+    table.recent_prefill_s[:], table.recent_prefill_at_s[:] = [6.0, 0.0], [90.0, 0.0]
     table.inflight_tokens[:], table.sent_since_report[:] = [8192, 4096], [1, 0]
     table.sent_uncached_since_report[:] = [1000, 0]
     view = FleetView(100.0, table, NoPrefixes(), np.zeros(2))
@@ -112,12 +113,15 @@ def test_serving_and_training_build_the_same_rows() -> None:
         "input_tokens": [1000, 1000],
         "hit_tokens": [256, 0],
         "output_budget": [512, 512],
+        "expected_output_tokens": [100.0, 100.0],
         "batch_token_budget": [4096, 4096],
     } | {name: getattr(seen, name) for name in SIGNALS}
     trained = samples_from_tables([pa.table(log)], kinds).features  # type: ignore[arg-type]
     np.testing.assert_array_equal(trained, served)
     assert served.flags["C_CONTIGUOUS"]
     assert served[0, INDEX["uncached_tokens"]] == 744
+    load = 6.0 * 2.0 ** (-10.0 / PREFILL_LOAD_HALF_LIFE_S) * np.log(2.0) / PREFILL_LOAD_HALF_LIFE_S
+    assert served[:, INDEX["prefill_load"]].tolist() == pytest.approx([load, 0.0])
 
 
 def test_unknown_categories_are_minus_one() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from data.errors import LogError, ModelError, SettingError
 from data.types import Status
-from models.calibration import calibrate, censored_quantile, load_band, rising
+from models.calibration import calibrate, censored_quantile, levelled, load_band, rising
 from models.features import INDEX, EndpointKind
 from models.gbm import BoostSettings, fit_target
 from models.promotion import promotion_verdict
@@ -196,11 +196,14 @@ def test_f079_a_model_that_a_fresh_process_refuses_is_not_published(toy_model: T
 
 def test_promotion_needs_a_win_over_prior_and_serving_model(toy_model: Trained, tmp_path: Path) -> None:
     store = ModelStore(tmp_path)
-    assert promotion_verdict(toy_model, store).promote
+    first = promotion_verdict(toy_model, store)
+    assert first.promote
+    assert first.to_dict()["losses"] == {"model": toy_model.report.loss, "prior": toy_model.prior_report.loss}
     store.promote(store.publish(toy_model.card, toy_model.forest, toy_model.texts))
     again = promotion_verdict(toy_model, store)
     assert not again.promote
     assert "serving model" in again.reasons[0]
+    assert again.losses["serving"] == again.losses["model"]
     worse = replace(toy_model, report=replace(toy_model.report, loss=toy_model.prior_report.loss))
     assert any("prior" in reason for reason in promotion_verdict(worse, ModelStore(tmp_path / "empty")).reasons)
     failed = replace(toy_model, checks=replace(toy_model.checks, failed=("not_finite",)))
@@ -218,3 +221,29 @@ def test_samples_are_recoded_for_another_model(toy_model: Trained, toy_samples: 
     assert other.codes.gpu_types == ("aaa", "slow")
     twice = once.recoded(toy_samples.codes).features[:, INDEX["gpu_type"]]
     assert set(twice[~slow]) == {-1.0}, "what was unknown stays unknown"
+
+
+def test_levelled_offsets_cover_held_out_rows_and_keep_the_groups_apart() -> None:
+    """Fitted rows are too good to be true: their offsets are too small, but tell how groups differ."""
+    random = np.random.default_rng(5)
+    n, quantiles = 20_000, (0.5, 0.9)
+    gpu = random.integers(0, 2, n).astype(float)
+    queue, weight, nothing = random.choice([0.0, 5.0], n), np.ones(n), np.zeros(n, dtype=bool)
+    errors = np.repeat(random.normal(0.0, 0.1, n)[:, None], 2, axis=1) * (1.0 + gpu + (queue > 0))[:, None]
+    fitted = calibrate(0.8 * errors, nothing, gpu, queue, weight, quantiles, 2)
+    held = levelled(fitted, errors, nothing, gpu, queue, weight, quantiles)
+    assert (errors <= held.offset(gpu, queue)).mean(axis=0) == pytest.approx(quantiles, abs=1e-3)
+    assert (errors <= fitted.offset(gpu, queue))[:, 1].mean() < 0.88
+    apart = held.offsets - fitted.offsets
+    np.testing.assert_allclose(apart, np.broadcast_to(apart[0, 0], apart.shape))
+
+
+def test_load_bands_count_the_same_where_offsets_must_not_fall() -> None:
+    """Many idle rows with wide errors and few busy ones with small errors meet half-way."""
+    wide, narrow = np.full(9000, 0.4), np.full(1000, 0.2)
+    errors = np.concatenate([wide, narrow])[:, None]
+    queue = np.repeat([0.0, 5.0], [9000, 1000])
+    n = len(queue)
+    found = calibrate(errors, np.zeros(n, dtype=bool), np.zeros(n), queue, np.ones(n), (0.5,), 1)
+    # Bands without rows borrow 0.4; idle, light and busy share what they exceed busy by.
+    assert found.offsets[0, :, 0].tolist() == pytest.approx([1 / 3, 1 / 3, 1 / 3, 0.4])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from data.errors import ModelError, SettingError
+from data.errors import InputError, ModelError, SettingError
 from models.store import ModelStore
 from planner.cli.main import cli
 from planner.retrain import RetrainJob, retrain
@@ -42,6 +42,30 @@ def test_a_public_log_becomes_a_published_model(tmp_path):
     assert told["data"]["left_out"] == {"vtc:rejected": 6}
     overall = next(one for one in told["report"]["model"]["groups"] if one["target"] == "ttft_s")
     assert overall["median_error"] < 0.4
+    assert told["report"]["gate"]["promote"] is told["promoted"] is True
+    assert {one["group"] for one in told["report"]["peer"]["groups"]} >= {"all", "load:idle"}
+    page = tmp_path / "store" / "reports" / "v0001.html"
+    assert told["page"] == str(page)
+    assert "Latency model v0001" in page.read_text()
+    own = tmp_path / "own.html"
+    again = run(
+        "--public", f"vtc={tmp_path / 'runs.csv'}", "--store", str(tmp_path / "store"), "--report", str(own)
+    )
+    assert again.exit_code == 0, again.output
+    assert f"report: {own}" in again.stdout
+    assert "does not beat the serving model" in own.read_text(), "the same model again"
+    compared = CliRunner().invoke(cli, ["models", "compare", "v0001", "v0002", "--store", str(tmp_path / "store")])
+    assert "TTFT: predicted / observed" in compared.stdout
+
+
+def test_a_report_that_cannot_be_written_is_told_before_training(tmp_path):
+    queue_runs(tmp_path / "runs.csv", runs=1, rows=3)
+    nowhere = tmp_path / "none" / "page.html"
+    done = run(
+        "--public", f"vtc={tmp_path / 'runs.csv'}", "--store", str(tmp_path / "s"), "--report", str(nowhere)
+    )
+    assert isinstance(done.exception, InputError)
+    assert "no such folder" in str(done.exception)
 
 
 def test_exactly_one_kind_of_log_is_asked_for(tmp_path):
@@ -72,3 +96,34 @@ def test_retraining_takes_logs_of_one_kind(tmp_path):
     job = RetrainJob(logs=[tmp_path], kinds={}, created_at="", public=[("vtc", tmp_path / "runs.csv")])
     with pytest.raises(SettingError, match="two kinds"):
         retrain(job, ModelStore(tmp_path / "store"))
+
+
+REAL = {
+    "adapters": ["adapters"],
+    "aibrix": ["aibrix"],
+    "burstgpt": ["burstgpt", "llmservingsim"],  # it knows no TPOT, so another log must
+    "llmservingsim": ["llmservingsim"],
+    "silicon": ["silicon"],
+    "vtc": ["vtc"],
+}
+FOLDERS = {
+    "adapters": "adapter-serving-h100",
+    "aibrix": "aibrix-fleet",
+    "burstgpt": "burstgpt-vllm-replay",
+    "llmservingsim": "llmservingsim",
+    "silicon": "aiconfigurator",
+    "vtc": "vtc",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.shared_data
+@pytest.mark.parametrize("source", sorted(REAL))
+def test_every_public_log_trains(source, shared_data, tmp_path):
+    logs = [("--public", f"{name}={shared_data / FOLDERS[name]}") for name in REAL[source]]
+    done = run(*(part for log in logs for part in log), "--store", str(tmp_path), "--json")
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.stdout)
+    assert told["data"]["rows"] >= 900
+    assert {one["target"] for one in told["report"]["model"]["groups"]} == {"ttft_s", "tpot_s"}
+    assert (tmp_path / "reports" / "v0001.html").stat().st_size > 1e6

@@ -9,6 +9,7 @@ import pytest
 
 from data.errors import LeaseError
 from data.types import Status
+from models.signals import PREFILL_LOAD_HALF_LIFE_S, SignalSettings, observe
 from router.endpoints import EndpointTable
 from router.leases import LeaseBook
 from router.reports import apply_reports
@@ -44,6 +45,28 @@ def test_a_dispatch_is_charged_at_once(make_table: Tables, make_request: Request
         "sent_uncached_since_report": [0, 700, 0],
     }
     assert table.prefill_since_s[1] == 5.0
+
+
+def test_sent_prefill_work_is_remembered_and_fades(make_table: Tables, make_request: Requests) -> None:
+    table = make_table(2)
+    book = LeaseBook(table)
+    lease = book.open(make_request(0, input_tokens=1000), 0, 0.0, 100.0)
+    book.close(lease, 101.0)
+    book.open(make_request(1, input_tokens=500), 0, 0.0, 100.0 + PREFILL_LOAD_HALF_LIFE_S)
+    assert table.recent_prefill_s.tolist() == pytest.approx([0.05 + 0.05, 0.0])
+    book.drop_endpoint(0)
+    assert table.recent_prefill_s.tolist() == [0.0, 0.0]
+
+
+def test_steady_work_shows_as_its_share_of_time(make_table: Tables, make_request: Requests) -> None:
+    """0.1 s of prefill each half second is a load of 0.2, after some half-lives."""
+    table = make_table(1)
+    book = LeaseBook(table)
+    for number in range(400):
+        book.close(book.open(make_request(number, input_tokens=1000), 0, 0.0, 0.5 * number), 0.5 * number)
+    seen = observe(table, np.array([0]), 200.0, SignalSettings())
+    assert seen.prefill_load is not None
+    assert seen.prefill_load[0] == pytest.approx(0.2, rel=0.02)
 
 
 def test_first_token_moves_prompt_work_out_once(make_table: Tables, make_request: Requests) -> None:

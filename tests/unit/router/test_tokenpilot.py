@@ -155,6 +155,25 @@ def test_two_stages_keep_the_best_and_the_holders(
     assert policy.choose(request, only, make_view(table, prefixes=index)) in only
 
 
+def test_the_first_stage_knows_the_targets(
+    make_table: MakeTable, make_request: MakeRequest, make_view: MakeView
+) -> None:
+    """An endpoint that is done sooner but late for the first token does not push out one that is in time."""
+    specs = list(make_table(2).specs)
+    slow_decode = replace(specs[0].times, d0=1.5 * specs[0].times.d0)
+    table = numbered(EndpointTable([replace(specs[0], times=slow_decode), specs[1]]))
+    table.inflight[1], table.inflight_uncached_tokens[1], table.waiting_prefill_s[1] = 4, 20_000, 1.2
+    table.prefill_since_s[1] = 0.0
+    predictor = FixedPredictor([[0.5, 0.6]] * 2, [[0.01, 0.02]] * 2)
+    policy = pilot(table, predictor, forest_candidates=1, forest_holders=0, harm_price=0.0)
+    request = make_request(expected_output_tokens=500.0, output_budget=2000, slo=Slo(ttft_s=1.0, tpot_s=0.05))
+    view = make_view(table)
+    told = policy.explain(request, np.arange(2), view)
+    assert len(told) == 2
+    policy.choose(request, np.arange(2), view)
+    assert predictor.asked == [0]
+
+
 def test_f001_stale_reports_count_less_and_mark_the_decision(
     make_table: MakeTable, make_request: MakeRequest, make_view: MakeView
 ) -> None:

@@ -13,7 +13,7 @@ from planner.arm import Arm
 from planner.compare import Comparison, compare
 from planner.report.charts import difference_chart, goodput_chart, ttft_chart
 from planner.report.data import ModelQuality, ReportData
-from planner.report.html import script_json
+from planner.report.page import script_json
 from planner.report.time_charts import quality_charts, shown_over_time, site_charts
 from planner.sim.result import RunResult
 

@@ -17,7 +17,8 @@ from planner.arm import Arm
 from planner.compare import Comparison, compare
 from planner.report.charts import label, looks
 from planner.report.data import ReportData
-from planner.report.html import render, script_json, write_report
+from planner.report.html import render, write_report
+from planner.report.page import script_json
 from planner.sim.result import RunResult
 
 SECTIONS = {

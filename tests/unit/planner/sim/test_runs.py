@@ -186,7 +186,8 @@ def test_a_crash_fails_what_runs_and_retries_pass_the_same_filters(world: Any, s
     # Between the notice of the crash and the end of the reload (2 s + 5 s) nothing is sent there.
     sent = [at for at, _, _, chosen in ran.policy.routed if chosen == 0]
     assert not [at for at in sent if 1.35 < at < 8.0]
-    assert ran.result.extra["wasted_tokens_failed"] > 0
+    assert ran.result.extra["wasted_tokens_repeated"] > 0
+    assert ran.result.extra["wasted_tokens_failed"] == 0
 
 
 def test_a_crashed_endpoint_comes_back_empty(world: Any) -> None:

@@ -1,0 +1,85 @@
+"""A server process for ``bench_router``: ``python -m benchmarks.router_process empty|router ENDPOINTS STORE``."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import uvloop
+
+from benchmarks.router_fixture import busy_router, finish, questions, refresh
+from models.store import ModelStore
+from router.auth import Authenticator
+from router.channel_options import MESSAGE_BYTES, server_options
+from router.pb.v1 import router_pb2 as pb
+from router.pb.v1 import router_pb2_grpc as rpc
+from router.server import RouterServer
+from router.server_settings import ListenSettings
+
+REPORT_S = 0.25
+SETTLE_S = 0.05
+
+
+class Empty(rpc.RouterServicer):
+    """Answers every question with the same reply."""
+
+    def __init__(self, reply: pb.RouteReply) -> None:
+        self._reply = reply
+
+    async def Route(self, request: pb.RouteRequest, context: Any) -> pb.RouteReply:  # noqa: ARG002, N802
+        """The reply."""
+        return self._reply
+
+    async def RouteBatch(self, request: pb.RouteBatchRequest, context: Any) -> pb.RouteBatchReply:  # noqa: ARG002, N802
+        """As many replies as questions."""
+        return pb.RouteBatchReply(replies=[self._reply] * len(request.requests))
+
+    async def RouteStream(  # noqa: N802
+        self,
+        requests: AsyncIterator[pb.RouteRequest],
+        context: Any,  # noqa: ARG002
+    ) -> AsyncIterator[pb.RouteReply]:
+        """A reply for each question."""
+        async for _ in requests:
+            yield self._reply
+
+    async def Report(self, events: AsyncIterator[pb.ReportEvent], context: Any) -> pb.ReportSummary:  # noqa: ARG002, N802
+        """Takes all events."""
+        async for _ in events:
+            pass
+        return pb.ReportSummary()
+
+
+async def empty(n: int) -> None:
+    """Serve the empty handler; its reply is one of the router's."""
+    reply = busy_router(n).route(questions(1)[0])
+    server = grpc.aio.server(options=server_options(2 * MESSAGE_BYTES))
+    rpc.add_RouterServicer_to_server(Empty(reply), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    print(f"127.0.0.1:{port}", flush=True)
+    await server.wait_for_termination()
+
+
+async def router(n: int, store: Path) -> None:
+    """Serve the router; load reports come four times a second, as scraped ones would, and requests end soon."""
+    live = busy_router(n, ModelStore(store).load())
+    async with RouterServer(live, Authenticator(), ListenSettings("127.0.0.1:0")) as server:
+        print(server.address, flush=True)
+        reported_s = live.clock()
+        while True:
+            await asyncio.sleep(SETTLE_S)
+            for lease in live.leases:
+                finish(live, lease.wire_id)
+            if live.clock() - reported_s > REPORT_S:
+                reported_s = live.clock()
+                refresh(live)
+
+
+if __name__ == "__main__":
+    kind, endpoints, folder = sys.argv[1:]
+    uvloop.run(empty(int(endpoints)) if kind == "empty" else router(int(endpoints), Path(folder)))

@@ -1,0 +1,96 @@
+"""Whether a request that cannot go at once may wait: bounds of its queue, and its chance to make it."""
+
+from __future__ import annotations
+
+import math
+from statistics import NormalDist
+
+from data.fleet.types import Fleet, Tier
+from data.types import RefusalReason
+from router.slomax.queues import Queues
+from router.slomax.settings import SloMaxSettings
+from router.slomax.waiting import Waiting
+
+SPREAD = 0.35
+"""Standard deviation of log TTFT that is assumed under load."""
+TIER_CAUTION: dict[Tier, float] = {"guaranteed": 0.5, "standard": 1.0, "best_effort": 1.5}
+"""Factor on the least chance that a tenant's request must have; a guaranteed one is turned away last."""
+STEP_ALLOWANCE = 2.0
+"""Decode under load takes this many times an undisturbed step, when a deadline is turned into a latest start."""
+_NORMAL = NormalDist()
+
+
+class Admission:
+    """The rules that need no endpoint.
+
+    Args:
+        fleet: Classes and tiers.
+        settings: Bounds.
+        queues: What waits.
+    """
+
+    def __init__(self, fleet: Fleet, settings: SloMaxSettings, queues: Queues) -> None:
+        self._settings = settings
+        self._queues = queues
+        self._caution = {one.name: TIER_CAUTION[one.tier] for one in fleet.tenants}
+
+    def ttl_s(self, workload_class: str, own_s: float | None) -> float:
+        """Longest wait: the least of the global bound, the class's and the caller's. A caller can only shorten."""
+        kind = self._queues.classes[workload_class]
+        bounds = (self._settings.max_ttl_s, kind.queue_ttl_s, own_s)
+        return min(bound for bound in bounds if bound is not None)
+
+    def latest_start_s(self, item: Waiting, spare_s: float) -> float:
+        """When the request must be sent at the latest to meet its first binding target; infinite without any.
+
+        Args:
+            item: The request, its prefill known.
+            spare_s: Round trip and one step.
+        """
+        slo = item.request.slo
+        if slo.ttft_s is not None:
+            return item.arrived_s + slo.ttft_s - item.prefill_s - spare_s
+        if slo.deadline_s is not None:
+            decode_s = STEP_ALLOWANCE * spare_s * item.request.expected_output_tokens
+            return item.arrived_s + slo.deadline_s - item.prefill_s - decode_s
+        return math.inf
+
+    def wait_s(self, item: Waiting, rows: int) -> float:
+        """Predicted wait behind everything of its model that is as tight or tighter, over ``rows`` endpoints."""
+        request = item.request
+        return self._queues.ahead_s(request.model, self._queues.rank(request.workload_class)) / max(rows, 1)
+
+    def full(self, item: Waiting, rows: int) -> RefusalReason | None:
+        """Whether the queue has no room for a request; ``rows`` endpoints may serve it."""
+        settings, request = self._settings, item.request
+        queue = self._queues.queue(request.model, request.workload_class)
+        wait_s = self.wait_s(item, rows)
+        full = (
+            queue.requests >= settings.queue_requests
+            or queue.tokens + request.input_tokens > settings.queue_tokens
+            or wait_s > settings.queue_wait_s
+        )
+        return RefusalReason.QUEUE_FULL if full else None
+
+    def hopeless(self, item: Waiting, ttft_s: float, rows: int, now_s: float) -> RefusalReason | None:
+        """Whether a request of a class that refuses the late ones has too little chance to make it.
+
+        Args:
+            item: The request.
+            ttft_s: Its least predicted TTFT once its turn has come.
+            rows: Endpoints that may serve it.
+            now_s: The clock.
+        """
+        wait_s = self.wait_s(item, rows)
+        least = self._settings.refuse_below * self._caution.get(item.request.tenant, 1.0)
+        return RefusalReason.OVERLOADED if self.meets(item, wait_s, ttft_s, now_s) < least else None
+
+    def meets(self, item: Waiting, wait_s: float, ttft_s: float, now_s: float) -> float:
+        """Probability to meet the first target or deadline after a wait, by a log-normal TTFT."""
+        slo = item.request.slo
+        if slo.ttft_s is None:
+            return 1.0 if now_s + wait_s <= item.due_s else 0.0
+        left_s = slo.ttft_s - (now_s - item.arrived_s) - wait_s
+        if left_s <= 0:
+            return 0.0
+        return _NORMAL.cdf(math.log(left_s / max(ttft_s, 1e-6)) / SPREAD)

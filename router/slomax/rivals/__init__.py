@@ -1,0 +1,1 @@
+"""Flow control of other routers, behind the same protocol as SLOMax, for comparisons."""

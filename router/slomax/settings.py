@@ -1,0 +1,63 @@
+"""The knobs of SLOMax on line; docs/slomax.md tells how to set them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from router.policies.settings import Checked, above, at_least, between, flag, whole
+
+
+@dataclass(frozen=True, slots=True)
+class SloMaxSettings(Checked):
+    """Settings of queues, gate, admission and budgets.
+
+    Attributes:
+        backlog_s: Prefill seconds that may wait at an engine when the tightest class sends there more.
+        ceiling_step: Each looser class may fill this share of what the next tighter one may (0 to 1).
+        long_prefill_s: A prefill of at least this many seconds counts as long.
+        long_at_once: Long prefills in progress at one replica.
+        reserve: Share of a pool's replicas kept free of long prefills.
+        pace: Whether prefill leaves decode the time that the tightest TPOT target needs.
+        pace_burst_s: Prefill seconds that may run ahead of that pace.
+        tpot_margin: Share of the TPOT target that is planned to be used.
+        kv_ceiling: Share of KV memory that may be filled.
+        ttft_margin: A request is sent where its predicted TTFT is within this share of what is left of its target.
+        floor_share: Share of the work that each class gets at least while it waits; the late ones count as one.
+        decode_price: Work of one expected output token, in uncached prompt tokens.
+        max_ttl_s: Longest wait of any request.
+        queue_requests: Most requests in one queue (model and class).
+        queue_tokens: Most prompt tokens in one queue.
+        queue_wait_s: Longest predicted wait of a queue that still takes requests.
+        refuse_below: Probability to meet its targets below which a class that refuses the hopeless turns a request
+            of the standard tier away; half of it for the guaranteed tier, one and a half for best effort.
+        budget_burst_s: A tenant may use this many seconds of its budget at once.
+        guarantee_burst_s: The same of its guarantee.
+        lease_s: A reservation that nobody settles is given up after this long.
+        unverified_per_s: Requests a second of each unverified source.
+        boost_s: A returned request counts as this much more urgent for each return, three times at most.
+        demote: Whether requests that can no longer meet their target wait behind all that can.
+    """
+
+    backlog_s: float = above(0.0, 0.4)
+    ceiling_step: float = between(0.0, 1.0, 0.4)
+    long_prefill_s: float = above(0.0, 0.3)
+    long_at_once: int = whole(1, 1)
+    reserve: float = between(0.0, 0.9, 0.25)
+    pace: bool = flag(True)
+    pace_burst_s: float = above(0.0, 0.5)
+    tpot_margin: float = between(0.1, 1.0, 0.7)
+    kv_ceiling: float = between(0.1, 1.0, 0.95)
+    ttft_margin: float = between(0.1, 1.0, 1.0)
+    floor_share: float = between(0.0, 0.2, 0.03)
+    decode_price: float = at_least(0.0, 4.0)
+    max_ttl_s: float = above(0.0, 3600.0)
+    queue_requests: int = whole(1, 100_000)
+    queue_tokens: int = whole(1, 2_000_000_000)
+    queue_wait_s: float = above(0.0, 3600.0)
+    refuse_below: float = between(0.0, 0.6, 0.1)
+    budget_burst_s: float = above(0.0, 30.0)
+    guarantee_burst_s: float = above(0.0, 10.0)
+    lease_s: float = above(0.0, 1800.0)
+    unverified_per_s: float = above(0.0, 10.0)
+    boost_s: float = at_least(0.0, 0.5)
+    demote: bool = flag(True)
