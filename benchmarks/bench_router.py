@@ -2,8 +2,8 @@
 
 A decision hashes a prompt of 2,048 tokens, looks it up, predicts in two stages with a trained forest, scores,
 charges a lease and builds the reply. ``p99`` is processor time, as in ``bench_tokenpilot``. The gRPC rows count
-decisions for each second of the server's own processor time, the end of each request included; the empty handler has
-the same options, messages and client.
+decisions for each second of the server's own processor time, the end of each request included; the empty handler
+has the same options, messages and client.
 """
 
 from __future__ import annotations

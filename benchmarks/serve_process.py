@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -20,7 +19,7 @@ class ServeProcess:
 
     Args:
         arguments: Of ``serve router``, beside ``--listen`` and ``--json``.
-        environment: Variables beside the present ones.
+        code: Python code that runs the command line.
 
     Attributes:
         told: What it printed: ``address`` and ``metrics``.
@@ -28,19 +27,18 @@ class ServeProcess:
         code: Its exit code, once it has ended.
     """
 
-    def __init__(self, *arguments: str, environment: dict[str, str] | None = None) -> None:
+    def __init__(self, *arguments: str, code: str = MAIN) -> None:
         self._arguments = arguments
-        self._environment = environment or {}
+        self._code = code
         self.told: dict[str, Any] = {}
         self.errors = ""
         self.code: int | None = None
 
     def __enter__(self) -> ServeProcess:
-        command = [sys.executable, "-c", MAIN, "serve", "router", "--listen", "127.0.0.1:0", "--json"]
+        command = [sys.executable, "-c", self._code, "serve", "router", "--listen", "127.0.0.1:0", "--json"]
         self._process = subprocess.Popen(
             [*command, *self._arguments],
             cwd=ROOT,
-            env={**os.environ, **self._environment},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -10,8 +10,8 @@ PING_EVERY_S = 30
 """An idle client asks this often whether the connection still stands."""
 PING_ANSWER_S = 10
 """... and gives it up when nothing comes back for this long."""
-LEAST_PING_GAP_S = 10
-"""The server takes pings this close together as abuse; well below ``PING_EVERY_S``."""
+LEAST_PING_GAP_S = 5
+"""The server takes pings closer together than this as abuse; well below ``PING_EVERY_S``."""
 MESSAGE_BYTES = 4 * 1024 * 1024
 """Largest message either end sends or takes: 500,000 block hashes, or a million token ids."""
 

@@ -66,8 +66,9 @@ class HealthBook:
         self._endings: list[Counter[str]] = [Counter() for _ in range(len(table))]
         self.sent = [0] * len(table)
         """Requests dispatched to each row since its incarnation began."""
+        self._doubts: list[set[int]] = [set() for _ in range(len(table))]
+        """Requests of each row that wait for longer than they should, while nothing came from there."""
         self._doubtful = np.zeros(len(table), dtype=bool)
-        """Rows that have been silent for longer than they should, but not for long enough to take them out."""
         self._waiting: dict[int, _Waiting] = {}
         self._due: list[tuple[float, int]] = []
         self._pauses: list[tuple[float, int]] = []
@@ -85,15 +86,15 @@ class HealthBook:
             self._breakers.append(Breaker(self.settings))
             self._endings.append(Counter())
             self.sent.append(0)
-        more = len(self._table) - len(self._doubtful)
-        self._doubtful = np.append(self._doubtful, np.zeros(more, dtype=bool))
+            self._doubts.append(set())
+        self._doubtful = np.array([bool(leases) for leases in self._doubts])
 
     def reset(self, row: int) -> None:
         """The row has a new endpoint or a new incarnation: forget everything about it."""
         self._breakers[row] = Breaker(self.settings)
         self._endings[row] = Counter()
         self.sent[row] = 0
-        self._doubtful[row] = False
+        self._believe(row)
         for lease in [lease for lease, held in self._waiting.items() if held.row == row]:
             del self._waiting[lease]
         self._table.healthy[row] = True
@@ -147,7 +148,7 @@ class HealthBook:
         if held is None or held.answered:
             return
         held.answered = True
-        self._doubtful[held.row] = False
+        self._believe(held.row)
         self._learn(now_s - held.since_s, held)
         self._breakers[held.row].alive()
         self._write(held.row)
@@ -159,14 +160,17 @@ class HealthBook:
             return
         row, breaker = held.row, self._breakers[held.row]
         breaker.ended(lease)
+        # Nothing is left to wait for: the next request is a first contact, not a second choice.
+        self._doubts[row].discard(lease)
+        self._doubtful[row] = bool(self._doubts[row])
         self._endings[row][ending.value] += 1
         if ending is Ending.COMPLETED:
             if not held.answered:
-                self._doubtful[row] = False
+                self._believe(row)
                 breaker.alive()
             breaker.completed()
         elif ending in (Ending.CLIENT_ERROR, Ending.THROTTLED):
-            self._doubtful[row] = False
+            self._believe(row)
             breaker.answered()
         elif ending in (Ending.SERVER_ERROR, Ending.CONNECT_ERROR) or (held.answered and ending is Ending.TIMEOUT):
             if breaker.failed(now_s):
@@ -218,7 +222,9 @@ class HealthBook:
         breaker = self._breakers[held.row]
         if not held.doubted:
             held.doubted = True
-            self._doubtful[held.row] |= breaker.silent_since_s <= held.since_s
+            if breaker.silent_since_s <= held.since_s:
+                self._doubts[held.row].add(lease)
+                self._doubtful[held.row] = True
             self._await(held.since_s + held.patience_s, lease)
         elif breaker.silent_since_s <= held.since_s and self._may_take_out(held.row):
             breaker.suspect()
@@ -226,6 +232,11 @@ class HealthBook:
         else:
             # Something came from there meanwhile, or the whole pool is slow: look again later.
             self._await(now_s + held.patience_s, lease)
+
+    def _believe(self, row: int) -> None:
+        """Something came from there, or the breaker decides from now on."""
+        self._doubts[row].clear()
+        self._doubtful[row] = False
 
     def _await(self, due_s: float, lease: int) -> None:
         """Look at a request at ``due_s``. Those that have ended are swept out once they are the greater part."""
@@ -248,6 +259,7 @@ class HealthBook:
         alone = waited_s >= held.patience_s and breaker.silent_since_s <= held.since_s
         if probe or breaker.phase is Phase.SUSPECT or ((many or alone) and self._may_take_out(row)):
             breaker.open(now_s, "silence", self.settings.silent_pause_factor * waited_s)
+            self._believe(row)
             self._pause(row)
 
     def _may_take_out(self, row: int) -> bool:

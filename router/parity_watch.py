@@ -17,6 +17,9 @@ from router.kv_events.messages import Stored
 HEAD_TOKENS = 64
 """Tokens of a prompt that are kept, in memory only, until its event has come."""
 
+SHARED_TOKENS = 16
+"""Prompts that share so many tokens may share their first block, of which the engine tells only once."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Sent:
@@ -44,7 +47,9 @@ class ParityWatch:
         """A prompt of at least one block, of which the endpoint was believed to hold nothing, was sent there."""
         waiting = self._waiting.setdefault(row, deque())
         sent = _Sent(api, tuple(int(token) for token in tokens[:HEAD_TOKENS]))
-        if sent in waiting:
+        if any(
+            other.api == api and other.tokens[:SHARED_TOKENS] == sent.tokens[:SHARED_TOKENS] for other in waiting
+        ):
             # The engine will tell of this beginning once, however many prompts share it.
             return
         waiting.append(sent)
@@ -59,8 +64,10 @@ class ParityWatch:
         head = tuple(tokens[:HEAD_TOKENS])
         waiting = self._waiting.get(row, deque())
         agreed = [sent for sent in waiting if compare_tokens(sent.tokens, head).parity is Parity.AGREES]
-        for sent in agreed:
+        begun = {sent.tokens[:SHARED_TOKENS] for sent in agreed}
+        for sent in [sent for sent in waiting if sent.tokens[:SHARED_TOKENS] in begun]:
             waiting.remove(sent)
+        for sent in agreed:
             self._missed.pop((row, sent.api), None)
             self._book.record(row, sent.api, ParityResult(Parity.AGREES))
         if agreed:

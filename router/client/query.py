@@ -25,6 +25,7 @@ class Query:
         token_ids: The prompt; it is hashed in the router and kept nowhere.
         block_hashes: Chained 64-bit hashes of its full blocks of ``block_tokens`` tokens.
         queue_ttl_s: Longest wait in the router's queue; 0 = the class's own limit.
+        api_kind: Kind of API that the prompt came by, such as ``chat``.
     """
 
     model: str
@@ -45,6 +46,7 @@ class Query:
     attempt: int = 0
     avoid_endpoints: tuple[str, ...] = ()
     queue_ttl_s: float = 0.0
+    api_kind: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,7 @@ def to_wire(query: Query) -> pb.RouteRequest:
         attempt=query.attempt,
         avoid_endpoints=query.avoid_endpoints,
         queue_ttl_s=query.queue_ttl_s,
+        api_kind=query.api_kind,
     )
 
 

@@ -127,7 +127,7 @@ class FleetFeeds:
         return [row for row in rows if row is not None]
 
     def capture_row(self, row: int) -> RowSnapshot | None:
-        """What one row holds; ``None`` where nothing can be vouched for: events out of order, or an unknown life."""
+        """What one row holds; ``None`` where that is not sure: events out of order, or an unknown life."""
         known = self._connected.get(row)
         if known is None or not known.incarnation:
             return None

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class RouteRequest(_message.Message):
-    __slots__ = ("request_id", "model", "tenant", "workload_class", "task_type", "origin", "input_tokens", "output_budget", "token_ids", "block_hashes", "block_tokens", "session_id", "adapter", "cache_scope", "media_digest", "attempt", "avoid_endpoints", "queue_ttl_s")
+    __slots__ = ("request_id", "model", "tenant", "workload_class", "task_type", "origin", "input_tokens", "output_budget", "token_ids", "block_hashes", "block_tokens", "session_id", "adapter", "cache_scope", "media_digest", "attempt", "avoid_endpoints", "queue_ttl_s", "api_kind")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     TENANT_FIELD_NUMBER: _ClassVar[int]
@@ -26,6 +26,7 @@ class RouteRequest(_message.Message):
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     AVOID_ENDPOINTS_FIELD_NUMBER: _ClassVar[int]
     QUEUE_TTL_S_FIELD_NUMBER: _ClassVar[int]
+    API_KIND_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     model: str
     tenant: str
@@ -44,7 +45,8 @@ class RouteRequest(_message.Message):
     attempt: int
     avoid_endpoints: _containers.RepeatedScalarFieldContainer[str]
     queue_ttl_s: float
-    def __init__(self, request_id: _Optional[str] = ..., model: _Optional[str] = ..., tenant: _Optional[str] = ..., workload_class: _Optional[str] = ..., task_type: _Optional[str] = ..., origin: _Optional[str] = ..., input_tokens: _Optional[int] = ..., output_budget: _Optional[int] = ..., token_ids: _Optional[bytes] = ..., block_hashes: _Optional[bytes] = ..., block_tokens: _Optional[int] = ..., session_id: _Optional[str] = ..., adapter: _Optional[str] = ..., cache_scope: _Optional[str] = ..., media_digest: _Optional[str] = ..., attempt: _Optional[int] = ..., avoid_endpoints: _Optional[_Iterable[str]] = ..., queue_ttl_s: _Optional[float] = ...) -> None: ...
+    api_kind: str
+    def __init__(self, request_id: _Optional[str] = ..., model: _Optional[str] = ..., tenant: _Optional[str] = ..., workload_class: _Optional[str] = ..., task_type: _Optional[str] = ..., origin: _Optional[str] = ..., input_tokens: _Optional[int] = ..., output_budget: _Optional[int] = ..., token_ids: _Optional[bytes] = ..., block_hashes: _Optional[bytes] = ..., block_tokens: _Optional[int] = ..., session_id: _Optional[str] = ..., adapter: _Optional[str] = ..., cache_scope: _Optional[str] = ..., media_digest: _Optional[str] = ..., attempt: _Optional[int] = ..., avoid_endpoints: _Optional[_Iterable[str]] = ..., queue_ttl_s: _Optional[float] = ..., api_kind: _Optional[str] = ...) -> None: ...
 
 class Quantiles(_message.Message):
     __slots__ = ("p50_s", "p90_s")
@@ -141,18 +143,20 @@ class FirstToken(_message.Message):
     def __init__(self, ttft_s: _Optional[float] = ...) -> None: ...
 
 class Finished(_message.Message):
-    __slots__ = ("output_tokens", "e2e_s", "cached_tokens", "preemptions", "ttft_s")
+    __slots__ = ("output_tokens", "e2e_s", "cached_tokens", "preemptions", "ttft_s", "finish_reason")
     OUTPUT_TOKENS_FIELD_NUMBER: _ClassVar[int]
     E2E_S_FIELD_NUMBER: _ClassVar[int]
     CACHED_TOKENS_FIELD_NUMBER: _ClassVar[int]
     PREEMPTIONS_FIELD_NUMBER: _ClassVar[int]
     TTFT_S_FIELD_NUMBER: _ClassVar[int]
+    FINISH_REASON_FIELD_NUMBER: _ClassVar[int]
     output_tokens: int
     e2e_s: float
     cached_tokens: int
     preemptions: int
     ttft_s: float
-    def __init__(self, output_tokens: _Optional[int] = ..., e2e_s: _Optional[float] = ..., cached_tokens: _Optional[int] = ..., preemptions: _Optional[int] = ..., ttft_s: _Optional[float] = ...) -> None: ...
+    finish_reason: str
+    def __init__(self, output_tokens: _Optional[int] = ..., e2e_s: _Optional[float] = ..., cached_tokens: _Optional[int] = ..., preemptions: _Optional[int] = ..., ttft_s: _Optional[float] = ..., finish_reason: _Optional[str] = ...) -> None: ...
 
 class Cancelled(_message.Message):
     __slots__ = ("output_tokens", "timed_out")

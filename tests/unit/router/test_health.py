@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import pairwise
 
+import numpy as np
 import pytest
 
 from data.errors import SettingError
@@ -119,6 +120,51 @@ def test_a_request_overdue_on_a_silent_endpoint_stops_new_traffic(driver: Driver
     driver.health.first_token(first, 0.8)
     assert driver.healthy(0, 0.8), "it was only slow"
     assert driver.health.phase(0) is Phase.RAMP
+
+
+def test_an_endpoint_is_a_second_choice_before_it_is_suspect(driver: Driver) -> None:
+    """After one predicted P99 without a sign others are preferred; a sign ends it, and nobody is ever left out."""
+    rows = np.arange(4)
+    lease = driver.send(0, 0.0, p99_s=0.2)
+    driver.health.refresh(0.19)
+    assert driver.health.prefer_heard(rows).tolist() == [0, 1, 2, 3]
+    driver.health.refresh(0.21)
+    assert driver.health.prefer_heard(rows).tolist() == [1, 2, 3]
+    assert driver.health.prefer_heard(rows[:1]).tolist() == [0], "better than no endpoint"
+    assert driver.healthy(0, 0.21)
+    driver.health.first_token(lease, 0.3)
+    assert driver.health.prefer_heard(rows).tolist() == [0, 1, 2, 3]
+    again = driver.send(0, 1.0, p99_s=0.2)
+    driver.health.refresh(1.3)
+    driver.health.finished(again, Ending.COMPLETED, 1.4)
+    assert driver.health.prefer_heard(rows).tolist() == [0, 1, 2, 3]
+
+
+def test_a_sign_from_another_request_keeps_an_endpoint_first_choice(driver: Driver) -> None:
+    driver.send(0, 0.0, p99_s=0.2)
+    driver.whole(0, 0.05, Ending.COMPLETED)
+    driver.health.refresh(0.3)
+    assert driver.health.prefer_heard(np.arange(4)).tolist() == [0, 1, 2, 3]
+    driver.send(1, 1.0, p99_s=0.2)
+    driver.health.refresh(1.3)
+    driver.health.reset(1)
+    assert driver.health.prefer_heard(np.arange(4)).tolist() == [0, 1, 2, 3]
+
+
+def test_a_doubt_ends_with_the_request_that_raised_it(driver: Driver) -> None:
+    """Else nothing would ever be sent there again, and nothing could come from there."""
+    lease = driver.send(0, 0.0, p99_s=0.2)
+    driver.health.refresh(0.3)
+    driver.health.finished(lease, Ending.CANCELLED, 0.31)
+    assert driver.healthy(0, 0.4)
+    assert driver.health.prefer_heard(np.arange(4)).tolist() == [0, 1, 2, 3]
+    driver.send(1, 1.0, p99_s=0.2)
+    given_up = driver.send(1, 1.0, p99_s=0.2)
+    driver.health.refresh(2.0)
+    driver.health.finished(given_up, Ending.TIMEOUT, 3.0)
+    assert driver.health.phase(1) is Phase.OPEN
+    assert driver.healthy(1, 13.1)
+    assert driver.health.prefer_heard(np.arange(4)).tolist() == [0, 1, 2, 3], "a probe may go there"
 
 
 def test_a_slow_endpoint_that_answers_others_is_not_silent(driver: Driver) -> None:
@@ -273,6 +319,7 @@ def test_statuses(status: int, ending: Ending) -> None:
         {"rescue_share": -0.1},
         {"rescue_burst": -1.0},
         {"silent_pause_factor": -1.0},
+        {"doubt_factor": 4.0},
         {"trusted_after": 0},
     ],
 )

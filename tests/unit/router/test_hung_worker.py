@@ -47,7 +47,9 @@ class ClosedLoop:
 
     def ask(self, now_s: float, client: int, _lease: int) -> None:
         self.health.refresh(now_s)
-        rows = np.flatnonzero(self.table.healthy) if self.tracked else np.arange(WORKERS)
+        rows = np.arange(WORKERS)
+        if self.tracked:
+            rows = self.health.prefer_heard(np.flatnonzero(self.table.healthy))
         least = rows[self.inflight[rows] == self.inflight[rows].min()]
         row = int(self.rng.choice(least))
         self.lease += 1

@@ -1,0 +1,68 @@
+"""What a scrape reads from a running router's own state: endpoints, leases, index, versions, calls, log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from data.log.settings import WriteReport
+from router.endpoint_state import ReportState
+from router.engine_feeds import EngineFeeds
+from router.live import LiveRouter
+from router.metrics import Sample
+from router.servicer import RouterServicer
+
+
+def live_samples(live: LiveRouter) -> Iterator[Sample]:
+    """Gauges of the router itself."""
+    yield Sample("leases_open", (), float(len(live.leases)))
+    yield Sample("prefix_index_blocks", (), float(len(live.index)))
+    yield Sample("prefix_index_bytes", (), float(live.index.memory_bytes()))
+    serving = live.serving
+    yield Sample("serving_info", (serving.model_version, serving.plan_id, live.state.digest), 1.0)
+    yield from _endpoint_samples(live)
+
+
+def _endpoint_samples(live: LiveRouter) -> Iterator[Sample]:
+    table, now_s = live.core.table, live.clock()
+    for endpoint in live.rows.endpoints():
+        name, row = endpoint.endpoint_id, live.rows.row(endpoint.endpoint_id)
+        if row is None:
+            continue
+        up = table.ready[row] and table.healthy[row] and not table.draining[row]
+        yield Sample("endpoint_up", (name, endpoint.spec.site, endpoint.spec.model), float(up))
+        yield Sample("endpoint_inflight", (name,), float(table.inflight[row]))
+        state = live.states.state(row, now_s)
+        for each in ReportState:
+            yield Sample("endpoint_metrics_state", (name, each.value), float(each is state))
+        age_s = now_s - float(table.reported_at_s[row])
+        if not np.isnan(age_s):
+            yield Sample("endpoint_metrics_age_seconds", (name,), age_s)
+
+
+def feed_samples(feeds: EngineFeeds) -> Iterator[Sample]:
+    """Counters of scrapes and KV events."""
+    scraper = feeds.metrics.scraper
+    yield Sample("endpoints_never_scraped", (), float(len(scraper.never_scraped())))
+    for name, counts in list(scraper.counts.items()):
+        yield Sample("scrape_bad_samples", (name,), float(counts.bad_samples))
+        for reason, count in list(counts.failures.items()):
+            yield Sample("scrape_errors", (name, reason), float(count))
+    for name, counters in feeds.events.counters():
+        yield Sample("kv_event_batches", (name,), float(counters.batches))
+        yield Sample("kv_event_gaps", (name,), float(counters.gaps))
+        yield Sample("kv_events_malformed", (name,), float(counters.malformed))
+
+
+def call_samples(servicer: RouterServicer) -> Iterator[Sample]:
+    """Calls by kind and how they ended."""
+    yield Sample("rpcs_in_flight", ("unary",), float(servicer.calls.running))
+    yield Sample("rpcs_in_flight", ("stream",), float(servicer.streams.running))
+    for (method, code), count in list(servicer.ended.items()):
+        yield Sample("rpcs", (method, code), float(count))
+
+
+def log_samples(report: WriteReport) -> Iterator[Sample]:
+    """Rows that the log had to drop."""
+    yield Sample("log_dropped_rows", (), float(report.dropped))
