@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.bench_tokenpilot import trained_predictor
-from benchmarks.router_fixture import busy_router, endpoints, questions, refresh
+from benchmarks.router_fixture import busy_router, endpoints, finish, questions, refresh
 from models.base import LatencyPredictor
 from router.live import LiveRouter
 from router.pb.v1 import router_pb2 as pb
@@ -95,7 +95,7 @@ def measured(live: LiveRouter, asked: list[pb.RouteRequest]) -> dict[str, float]
         reserve_s.append(time.perf_counter() - began_s)
         lease, now_s = reply.placement.lease_id, live.clock()
         live.reports.take(pb.ReportEvent(lease_id=lease, first_token=pb.FirstToken()), "", now_s)
-        live.reports.take(pb.ReportEvent(lease_id=lease, finished=pb.Finished(output_tokens=50)), "", now_s)
+        finish(live, lease)
         keep_fresh(live)
     wall_s, cpu_s = time.perf_counter() - wall_s, time.process_time() - cpu_s
     return {

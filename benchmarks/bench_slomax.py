@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.bench_decision import table_of
+from benchmarks.router_fixture import busy_router, finish, questions
+from benchmarks.slomax_promises import PROMISES, SECONDS
 from benchmarks.slomax_scenario import Mix, scenario
 from data.fleet.types import Fleet, Model, Site, Tenant, WorkloadClass
 from data.types import RefusalReason, Slo
@@ -163,6 +165,32 @@ def cost_rows(count: int) -> list[Row]:
     ]
 
 
+def promise_rows(pool: RunPool) -> list[Row]:
+    """Each promise of ``benchmarks.slomax_promises``, kept or not."""
+    found = []
+    for name, promise in PROMISES.items():
+        value = promise.measure(pool, SEEDS, SECONDS)
+        row = _row(f"slomax/promise/{name}", value, promise.reference, promise.target, value.mean >= promise.least)
+        found.append({**row, "ratio": value.mean})
+    return found
+
+
+def idle_rows(count: int) -> list[Row]:
+    """What SLOMax adds to a decision over 64 idle engines where nobody waits: route, first token and end."""
+    asked = questions(count, seed=3)
+    routers = {flow: busy_router(64, held=0, flow=flow) for flow in ("none", "slomax")}
+    spent: dict[str, list[float]] = {flow: [] for flow in routers}
+    for one in asked:
+        for flow, live in routers.items():
+            started = time.thread_time()
+            reply = live.route(one)
+            finish(live, reply.placement.lease_id)
+            spent[flow].append((time.thread_time() - started) * 1e6)
+    with_it, without = (float(np.median(spent[flow][count // 5 :])) for flow in ("slomax", "none"))
+    row = _plain("slomax/cost/idle", with_it - without, "us", f"{without:.0f} us without", None, True)
+    return [{**row, "ratio": with_it / without}]
+
+
 def _loaded_flow(replicas: int, count: int) -> tuple[SloMax, list[RouteRequest]]:
     """A flow control before engines that are full, and requests of three classes and eight tenants."""
     table = table_of(replicas)
@@ -247,7 +275,8 @@ def measure(quick: bool, rivals: tuple[str, ...], workers: int) -> tuple[Compari
             source = at_load.trace.source
             assert isinstance(source, Mix)
             found += batch_rows(at_load, speed, source.duration_s, pool)
-    return result, found + cost_rows(2000 if quick else 20_000)
+            found += promise_rows(pool)
+    return result, found + cost_rows(2000 if quick else 20_000) + idle_rows(500 if quick else 3000)
 
 
 def rows(quick: bool) -> list[Row]:

@@ -63,6 +63,7 @@ class Times:
 
     p50: float
     p99: float
+    cpu_p50: float
     cpu_p99: float
 
 
@@ -76,8 +77,9 @@ def times_us(call: Callable[[int], object], count: int, after: Callable[[int], o
         cpu.append(time.thread_time_ns() - cpu_started)
         if after is not None:
             after(i)
-    p50, p99 = np.quantile(wall[count // 10 :], (0.5, 0.99)).tolist()
-    return Times(p50 / 1e3, p99 / 1e3, float(np.quantile(cpu[count // 10 :], 0.99)) / 1e3)
+    levels = (0.5, 0.99)
+    walls, cpus = np.quantile(wall[count // 10 :], levels) / 1e3, np.quantile(cpu[count // 10 :], levels) / 1e3
+    return Times(*walls.tolist(), *cpus.tolist())
 
 
 def trained_predictor() -> ResidualPredictor:

@@ -1,7 +1,8 @@
 """Closed-loop clients: each sends its next request when the last one has ended or timed out.
 
-``python -m benchmarks.closed_loop http|router TARGET CLIENTS SECONDS SHARED_TOKENS`` prints one JSON line.
-``http`` posts to a gateway; ``router`` asks the TokenFleet router, posts to the engine it names, reports the end.
+``python -m benchmarks.closed_loop http|router|moving TARGET CLIENTS SECONDS SHARED_TOKENS`` prints one JSON line.
+``http`` posts to a gateway; ``router`` asks the TokenFleet router, posts to the engine it names, reports the end;
+``moving`` does the same, but asks for another engine after half a second without an answer.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ import asyncio
 import json
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
+from uuid import uuid4
 
 import aiohttp
 import numpy as np
@@ -20,6 +22,7 @@ import uvloop
 from router.client import AsyncRouterClient, Query, RefusedError
 
 PATIENCE_S = 2.0
+MOVE_S = 0.5
 TAIL_TOKENS = 64
 MAX_TOKENS = 8
 MODEL = "mock-model"
@@ -84,11 +87,35 @@ async def through_router(session: aiohttp.ClientSession, router: AsyncRouterClie
         return status == 200
 
 
+async def through_router_moving(
+    session: aiohttp.ClientSession, router: AsyncRouterClient, prompt: list[int]
+) -> bool:
+    """The same; what has no answer after ``MOVE_S`` is given up and sent elsewhere, once."""
+    name = uuid4().hex
+    query = Query(f"{MODEL}@1", token_ids=prompt, output_budget=MAX_TOKENS, request_id=name)
+    async with router.route(query) as attempt:
+        first = attempt.placement
+        try:
+            async with asyncio.timeout(MOVE_S):
+                status = await post(session, first.address, prompt)
+        except TimeoutError:
+            attempt.cancel(timed_out=True)
+        else:
+            attempt.finish(MAX_TOKENS) if status == 200 else attempt.fail(status)
+            return status == 200
+    again = replace(query, attempt=1, avoid_endpoints=(first.endpoint_id,))
+    async with router.route(again) as attempt, asyncio.timeout(PATIENCE_S - MOVE_S):
+        status = await post(session, attempt.placement.address, prompt)
+        attempt.finish(MAX_TOKENS) if status == 200 else attempt.fail(status)
+        return status == 200
+
+
 async def run(kind: str, target: str, clients: int, seconds: float, shared_tokens: int) -> Tally:
     """Keep ``clients`` requests going for ``seconds``."""
     tally, prompts = Tally(), Prompts(shared_tokens)
     timeout = aiohttp.ClientTimeout(total=PATIENCE_S)
-    router = AsyncRouterClient(target) if kind == "router" else None
+    router = AsyncRouterClient(target) if kind != "http" else None
+    through = through_router_moving if kind == "moving" else through_router
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=timeout) as session:
         end = time.perf_counter() + seconds
 
@@ -99,7 +126,7 @@ async def run(kind: str, target: str, clients: int, seconds: float, shared_token
                     if router is None:
                         good = await through_gateway(session, target, prompt)
                     else:
-                        good = await through_router(session, router, prompt)
+                        good = await through(session, router, prompt)
                 except TimeoutError:
                     tally.timed_out += 1
                     continue

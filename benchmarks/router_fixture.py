@@ -9,17 +9,22 @@ from data.fleet.types import EngineSettings, Fleet, Model, Site, Tenant, Workloa
 from data.types import Slo
 from models.base import LatencyPredictor
 from router.endpoints import EndpointSpec
+from router.engines.aliases import KV_USE, RUNNING, WAITING, Reading
 from router.fleet_rows import LiveEndpoint
+from router.guarded_predictor import GuardSettings
+from router.lease_reports import ReportResult
 from router.live import LiveRouter
 from router.live_build import LiveSettings, build_live
 from router.pb.v1 import router_pb2 as pb
 from router.prefix_scope import ScopeKeys
 from router.prompt_hashes import ScopedHashes
-from router.reports import apply_reports
+from router.slomax.registry import flow_factory
 
 TIMES = ServiceTimes(p0=0.01, p1=5e-5, p2=1e-9, d0=0.008, d1=1e-5, d2=1e-8)
 PROMPT_TOKENS, SHARED_TOKENS, SYSTEM_PROMPTS = 2048, 1536, 200
 MODEL = "m@1"
+PATIENT = GuardSettings(limit_s=60.0)
+"""On a busy machine a slow call would put the prior in the place of the model that is measured."""
 
 
 def fleet() -> Fleet:
@@ -65,7 +70,11 @@ def questions(count: int, seed: int = 1) -> list[pb.RouteRequest]:
 
 
 def busy_router(
-    n: int, predictor: LatencyPredictor | None = None, policy: str = "tokenpilot", held: int | None = None
+    n: int,
+    predictor: LatencyPredictor | None = None,
+    policy: str = "tokenpilot",
+    held: int | None = None,
+    flow: str = "none",
 ) -> LiveRouter:
     """A router with reports, cached prefixes and work in flight at every endpoint.
 
@@ -74,11 +83,18 @@ def busy_router(
         predictor: Latency model; ``None`` = the closed-form prior.
         policy: Name in the registry.
         held: Prompts that are cached and being served; ``None`` = two for each endpoint, at least 256.
+        flow: Flow control in front of it.
     """
     live = build_live(
         fleet(),
         endpoints(n),
-        LiveSettings(policy=policy, seed=1, lease_base=1 << 40),
+        LiveSettings(
+            policy=policy,
+            guard=PATIENT,
+            flow=None if flow == "none" else flow_factory(flow, {}),
+            seed=1,
+            lease_base=1 << 40,
+        ),
         predictor=predictor,
         hasher=ScopedHashes(ScopeKeys(b"0123456789abcdef")),
     )
@@ -93,12 +109,17 @@ def busy_router(
 
 def refresh(live: LiveRouter) -> None:
     """Fresh load reports of all endpoints."""
-    n = len(live.rows)
-    load = np.random.default_rng(3).integers(0, 9, n).astype(float)
-    apply_reports(live.core.table, live.core.book, np.arange(n), live.clock(), load, load, load / 10)
+    now_s = live.clock()
+    for row, load in enumerate(np.random.default_rng(3).integers(0, 9, len(live.rows)).tolist()):
+        live.states.page(row, Reading({RUNNING: load, WAITING: load, KV_USE: load / 10}, (), 0), now_s)
 
 
-def finish(live: LiveRouter, lease_id: int) -> None:
-    """The request is done."""
+def finish(live: LiveRouter, lease_id: int, owner: str = "") -> None:
+    """The request is done.
+
+    Raises:
+        RuntimeError: The lease is not open, or not the owner's: then nothing would be measured as it is.
+    """
     event = pb.ReportEvent(lease_id=lease_id, finished=pb.Finished(output_tokens=50))
-    live.reports.take(event, "", live.clock())
+    if live.reports.take(event, owner, live.clock()) is not ReportResult.ACCEPTED:
+        raise RuntimeError(f"lease {lease_id} could not be ended")

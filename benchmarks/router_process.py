@@ -1,4 +1,7 @@
-"""A server process for ``bench_router``: ``python -m benchmarks.router_process empty|router ENDPOINTS STORE``."""
+"""A server process for ``bench_router``.
+
+``python -m benchmarks.router_process empty|router|prior ENDPOINTS STORE``
+"""
 
 from __future__ import annotations
 
@@ -65,21 +68,28 @@ async def empty(n: int) -> None:
     await server.wait_for_termination()
 
 
-async def router(n: int, store: Path) -> None:
-    """Serve the router; load reports come four times a second, as scraped ones would, and requests end soon."""
-    live = busy_router(n, ModelStore(store).load())
+async def router(n: int, store: Path | None) -> None:
+    """Serve the router with the model of the store, or with the prior alone.
+
+    Load reports come four times a second, as scraped ones would, and requests end soon.
+    """
+    live = busy_router(n, None if store is None else ModelStore(store).load())
     async with RouterServer(live, Authenticator(), ListenSettings("127.0.0.1:0")) as server:
         print(server.address, flush=True)
         reported_s = live.clock()
         while True:
             await asyncio.sleep(SETTLE_S)
             for lease in live.leases:
-                finish(live, lease.wire_id)
+                finish(live, lease.wire_id, lease.owner)
             if live.clock() - reported_s > REPORT_S:
                 reported_s = live.clock()
                 refresh(live)
 
 
+def main(kind: str, endpoints: int, store: Path) -> None:
+    """Serve until terminated."""
+    uvloop.run(empty(endpoints) if kind == "empty" else router(endpoints, None if kind == "prior" else store))
+
+
 if __name__ == "__main__":
-    kind, endpoints, folder = sys.argv[1:]
-    uvloop.run(empty(int(endpoints)) if kind == "empty" else router(int(endpoints), Path(folder)))
+    main(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]))

@@ -33,6 +33,8 @@ MODULES = (
     "benchmarks.bench_prefix_index",
     "benchmarks.bench_kv_events",
     "benchmarks.bench_router",
+    "benchmarks.bench_selection",
+    "benchmarks.bench_gateways",
     "benchmarks.bench_placement",
     "benchmarks.bench_capacity",
     "benchmarks.bench_latency_models",

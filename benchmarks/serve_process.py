@@ -67,6 +67,11 @@ class ServeProcess:
         """``http://host:port`` of its metrics page."""
         return str(self.told["metrics"]).removesuffix("/metrics")
 
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
     def signal(self, number: int) -> None:
         """Send it a signal, if it still runs."""
         if self._process.poll() is None:

@@ -23,6 +23,8 @@ CLIENT_ERROR = "client_error"
 EXPIRED = "lease_expired"
 LEFT = "endpoint_left"
 STOPPED = "router_stopped"
+NEVER_SENT = "never_sent"
+"""The caller had gone before it was told where to send the request."""
 MOST_SECONDS = 7 * 86_400.0
 MOST_TOKENS = 2**31 - 1
 BLAMELESS_4XX = (408, 425, 429)

@@ -21,7 +21,7 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from data.errors import DocumentError, InputError
@@ -178,7 +178,9 @@ def load_clients(path: Path) -> tuple[Client, ...]:
     if isinstance(document, ClientsFile) and not faults:
         faults += _client_faults(document.clients)
     if faults or not isinstance(document, ClientsFile):
-        problems = to_errors(faults, DocumentError, str(path), tree.lines)
+        # Somebody may have put a token where its digest belongs: no value of this file is ever shown.
+        shown = [replace(fault, value=None) for fault in faults]
+        problems = to_errors(shown, DocumentError, str(path), tree.lines)
         problems[0].problems = tuple(problems)
         raise problems[0]
     return document.clients

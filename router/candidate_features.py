@@ -6,8 +6,9 @@ import numpy as np
 
 from data.types import FloatArray, IntArray
 from models.base import CategoryCodes, FeatureMatrix
-from models.features import NAMES, EndpointKind, feature_matrix, hardware_rows
-from models.signals import SignalSettings, observe
+from models.feature_rows import RowArguments, put_rows, row_arguments
+from models.features import NAMES, EndpointKind, hardware_rows
+from models.signals import SignalSettings, fading, load_columns
 from router.endpoints import EndpointTable
 from router.types import FleetView, RouteRequest
 
@@ -38,7 +39,7 @@ class CandidateFeatures:
 
     def __init__(self, table: EndpointTable, codes: CategoryCodes, signals: SignalSettings | None = None) -> None:
         self._table = table
-        self._signals = signals or SignalSettings()
+        self._fades = fading(signals or SignalSettings())
         self._renew(codes)
 
     def _renew(self, codes: CategoryCodes) -> None:
@@ -56,14 +57,28 @@ class CandidateFeatures:
         codes: CategoryCodes,
     ) -> FeatureMatrix:
         """Rows for the endpoints ``rows`` with ``hit_tokens`` aligned; valid until the next call."""
+        arguments = self.arguments(request, rows, hit_tokens, view, codes)
+        put_rows(*arguments)
+        return arguments[-1]
+
+    def arguments(
+        self,
+        request: RouteRequest,
+        rows: IntArray,
+        hit_tokens: FloatArray,
+        view: FleetView,
+        codes: CategoryCodes,
+    ) -> RowArguments:
+        """The same for compiled code that fills the rows, the last argument, itself."""
         if codes is not self._codes or self._version != self._table.version:
             self._renew(codes)
-        return feature_matrix(
-            float(request.input_tokens),
+        return row_arguments(
+            (float(request.input_tokens), float(request.output_budget), float(request.expected_output_tokens)),
+            rows,
             hit_tokens,
-            float(request.output_budget),
-            observe(view.endpoints, rows, view.now_s, self._signals),
-            self._hardware[rows],
-            self._buffer,
-            expected_output_tokens=request.expected_output_tokens,
+            view.now_s,
+            self._fades,
+            load_columns(view.endpoints),
+            self._hardware,
+            self._buffer[: len(rows)],
         )

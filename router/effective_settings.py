@@ -43,6 +43,12 @@ def effective_settings(settings: ServiceSettings) -> list[EffectiveSetting]:
         EffectiveSetting(name, value, "file" if name in given.file_keys else "default")
         for name, value in _leaves(settings.knobs, "")
     ]
+    flow = settings.make_flow()
+    if flow is not None:
+        found += [
+            EffectiveSetting(f"flow.{name}", value, "flag" if name in settings.flow_settings else "default")
+            for name, value in _leaves(flow.settings, "")
+        ]
     policy = settings_from(policy_entry(settings.policy).settings, settings.policy_settings, settings.policy)
     found += [
         EffectiveSetting(f"policy.{name}", value, "flag" if name in settings.policy_settings else "default")

@@ -27,6 +27,7 @@ from router.engines.aliases import (
     WAITING,
     Reading,
 )
+from router.fresh_rows import DEGRADED, FRESH_ONLY, which_rows
 from router.leases import LeaseBook
 from router.reports import apply_reports
 from router.types import BoolArray
@@ -139,6 +140,7 @@ class EndpointStates:
         self._known = [_Known() for _ in range(n)]
         self.kv_tokens = np.full(n, np.nan)
         """KV capacity that the engine itself reports, in tokens; NaN = it does not."""
+        self.prefer_fresh(np.arange(0), 0.0)  # compiles, which the first decision should not wait for
 
     def resized(self) -> None:
         """The table has grown."""
@@ -208,15 +210,18 @@ class EndpointStates:
         metrics came first is not sent everything. Else all are chosen from, by what the router knows itself, and
         the decision is marked ``stale_metrics``.
         """
-        fresh = self.fresh(rows, now_s)
-        if fresh.all():
-            return rows, False
-        known = rows[fresh]
-        inflight = self._table.inflight
-        most = np.minimum(self._table.max_seqs[known], inflight[rows[~fresh]].min() + self.settings.fresh_lead)
-        if (inflight[known] < most).any():
-            return known, False
-        return rows, True
+        which = which_rows(
+            rows,
+            now_s,
+            self.settings.stale_after_s,
+            self._page_s,
+            self._missing,
+            self._frozen,
+            self._table.inflight,
+            self._table.max_seqs,
+            self.settings.fresh_lead,
+        )
+        return (rows[self.fresh(rows, now_s)] if which == FRESH_ONLY else rows), which == DEGRADED
 
     def counts(self, rows: IntArray, now_s: float) -> dict[ReportState, int]:
         """How many of these endpoints are in each state; every state is named."""

@@ -19,7 +19,7 @@ from router.prefix.snapshot_file import RowSnapshot
 from router.scrape import ScrapeSettings
 
 LOG = logging.getLogger("tokenfleet.engine_feeds")
-_Followed = tuple[Endpoint, EndpointSpec]
+_Followed = tuple[Endpoint, EndpointSpec, FeedSettings]
 
 
 class EngineFeeds:
@@ -55,26 +55,27 @@ class EngineFeeds:
         for endpoint in endpoints:
             row = self._live.rows.row(endpoint.id)
             if row is not None and endpoint.kv_events is not None:
-                wanted[row] = (endpoint, self._live.core.table.specs[row])
+                spec = self._live.core.table.specs[row]
+                wanted[row] = (endpoint, spec, self._reading(spec))
         before, self._followed = self._followed, wanted
         for row, followed in before.items():
             if wanted.get(row) != followed:
                 self._leave(row)
-        for row, (endpoint, spec) in wanted.items():
-            if before.get(row) != (endpoint, spec):
-                self._follow(row, endpoint, spec)
+        for row, followed in wanted.items():
+            if before.get(row) != followed:
+                self._follow(row, followed)
 
     async def close(self) -> None:
         """Stop everything."""
         await self.metrics.close()
         await self.events.close()
 
-    def _follow(self, row: int, endpoint: Endpoint, spec: EndpointSpec, saved: RowSnapshot | None = None) -> None:
-        self._live.credit.watch(row)
+    def _follow(self, row: int, followed: _Followed, saved: RowSnapshot | None = None) -> None:
+        endpoint, _, reading = followed
+        if reading.hash_source == "tokens":
+            self._live.credit.watch(row)
         source = EventSource(endpoint.kv_events or "", endpoint.kv_replay or "")
-        dropped = self.events.connect(
-            row, endpoint.id, self._lives.get(row, ""), self._reading(spec), source, saved
-        )
+        dropped = self.events.connect(row, endpoint.id, self._lives.get(row, ""), reading, source, saved)
         if saved is not None:
             what = "taken over" if dropped is None else f"not taken over: another {dropped}"
             LOG.info("saved blocks of %s %s (%d)", endpoint.id, what, len(saved.own))
@@ -106,9 +107,10 @@ class EngineFeeds:
         if followed is None:
             self._live.index.set_capacity(row, self._capacity_blocks(row))
         elif row not in self._lives:
-            self._settle(row, *followed)
+            self._settle(row, followed)
 
-    def _settle(self, row: int, endpoint: Endpoint, spec: EndpointSpec) -> None:
+    def _settle(self, row: int, followed: _Followed) -> None:
+        endpoint = followed[0]
         started_at_s = self._live.states.started_at_s(row)
         if math.isnan(started_at_s):
             return
@@ -117,7 +119,7 @@ class EngineFeeds:
         if saved is None:
             self.events.known_as(row, self._lives[row])
         else:
-            self._follow(row, endpoint, spec, saved)
+            self._follow(row, followed, saved)
 
     def _capacity_blocks(self, row: int) -> int:
         """Blocks of a row's KV cache: by the engine's own report, else by the fleet file."""

@@ -7,10 +7,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from data.types import RefusalReason
+from router.flow_desk import FlowDesk
 from router.live import LiveRouter
 from router.pb.v1 import router_pb2 as pb
 from router.pilot_decision import CandidateScore
 from router.replies import MESSAGES, refusal
+from router.slomax.types import FlowStatus
 from router.types import BoolArray, FleetView
 from router.wire_request import Asked, RefusedError
 
@@ -35,6 +37,8 @@ def explain_route(live: LiveRouter, asked: pb.RouteRequest, tenant: str = "") ->
     for row in fresh.tolist():
         del late[row]
     reply = pb.ExplainReply(class_rule=read.class_rule, rejected=list(_rejected(live, read, path.reachable, late)))
+    if isinstance(live.desk, FlowDesk):
+        _tell_flow(reply, live.desk.status(), read)
     if not len(rows):
         reason = live.core.refusal_reason(read.request)
         reply.decision.CopyFrom(_refused(asked.request_id, reason, "", read.request.workload_class))
@@ -44,6 +48,28 @@ def explain_route(live: LiveRouter, asked: pb.RouteRequest, tenant: str = "") ->
         if score.chosen:
             reply.decision.CopyFrom(_would_be(live, asked.request_id, read, score))
     return reply
+
+
+def _tell_flow(reply: pb.ExplainReply, status: FlowStatus, read: Asked) -> None:
+    request = read.request
+    reply.queue.SetInParent()  # nobody waits
+    for queue in status.queues:
+        if (queue.model, queue.workload_class) == (request.model, request.workload_class):
+            reply.queue.requests, reply.queue.tokens = queue.requests, queue.tokens
+            reply.queue.oldest_s, reply.queue.expected_wait_s = queue.oldest_s, queue.expected_wait_s
+    for budget in status.budgets:
+        if budget.tenant == request.tenant:
+            reply.budget.CopyFrom(
+                pb.Budget(
+                    tokens_left=budget.tokens_left,
+                    tokens_per_s=budget.tokens_per_s,
+                    requests_left=budget.requests_left,
+                    requests_per_s=budget.requests_per_s,
+                    concurrent=budget.concurrent,
+                    reserved_tokens=budget.reserved_tokens,
+                    in_flight=budget.in_flight,
+                )
+            )
 
 
 def _scores(live: LiveRouter, read: Asked, rows: np.ndarray, view: FleetView) -> Iterator[pb.Candidate]:

@@ -14,6 +14,7 @@ import numpy as np
 from data.errors import SettingError
 from data.fleet.types import Fleet
 from data.types import IntArray, RefusalReason
+from router.compiled import compiled
 from router.endpoints import EndpointTable
 from router.types import BoolArray, RouteRequest
 
@@ -67,6 +68,8 @@ class FilterRules:
         self._models = {model.key for model in fleet.models}
         self._permitted: dict[tuple[str, str], Permitted] = {}
         self._version = table.version
+        nothing = np.zeros(0, dtype=bool)
+        _taking(nothing, nothing, nothing, nothing)  # compiles, which the first decision should not wait for
 
     def known_tenant(self, tenant: str) -> bool:
         """Whether the fleet file names this tenant, or names none at all."""
@@ -114,6 +117,8 @@ class FilterRules:
 def eligible(request: RouteRequest, table: EndpointTable, rules: FilterRules) -> IntArray:
     """Row numbers, ascending, of the endpoints that may serve the request; empty if none may."""
     fixed = rules.permitted(request.tenant, request.model)
+    if _all_fit(request, fixed) and rules.settings.load_ceiling is None:
+        return _taking(fixed.mask, table.ready, table.healthy, table.draining)
     mask = fixed.mask & table.ready & table.healthy & ~table.draining
     if request.input_tokens + request.output_budget > fixed.least_context_tokens:
         mask &= _fits_context(request, table)
@@ -122,6 +127,18 @@ def eligible(request: RouteRequest, table: EndpointTable, rules: FilterRules) ->
     if rules.settings.load_ceiling is not None:
         mask &= _below_ceiling(table, rules.settings.load_ceiling)
     return np.flatnonzero(mask)
+
+
+def _all_fit(request: RouteRequest, fixed: Permitted) -> bool:
+    """Whether the request is within the limits of every permitted endpoint, as nearly all are."""
+    tokens = request.input_tokens
+    return tokens <= fixed.least_kv_tokens and tokens + request.output_budget <= fixed.least_context_tokens
+
+
+@compiled
+def _taking(permitted: BoolArray, ready: BoolArray, healthy: BoolArray, draining: BoolArray) -> IntArray:
+    """Rows of permitted endpoints that take new requests, ascending."""
+    return np.flatnonzero(permitted & ready & healthy & ~draining)
 
 
 def refusal_reason(request: RouteRequest, table: EndpointTable, rules: FilterRules) -> RefusalReason | None:

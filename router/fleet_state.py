@@ -10,7 +10,8 @@ from router.endpoints import EndpointTable
 from router.filters import FilterRules, FilterSettings
 from router.lease_terms import LeaseSettings, lease_s
 from router.paths import PathTable
-from router.wire_request import PromptHasher, WireLimits, WireReader
+from router.prompt import PromptHasher
+from router.wire_request import WireLimits, WireReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,7 @@ class FleetState:
     Attributes:
         digest: Of the fleet file.
         lease_s: Length of a lease by class.
+        tiers: Tier of each tenant.
     """
 
     fleet: Fleet
@@ -28,6 +30,7 @@ class FleetState:
     paths: PathTable
     reader: WireReader
     lease_s: dict[str, float]
+    tiers: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,5 +67,11 @@ def build_fleet_state(
         fleet, settings.origin or paths.default_origin, lengths, hasher, settings.limits, first_number
     )
     return FleetState(
-        fleet, digest, rules, paths, reader, {kind.name: lease_s(kind, settings.leases) for kind in fleet.classes}
+        fleet,
+        digest,
+        rules,
+        paths,
+        reader,
+        {kind.name: lease_s(kind, settings.leases) for kind in fleet.classes},
+        {tenant.name: tenant.tier for tenant in fleet.tenants},
     )

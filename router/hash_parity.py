@@ -127,7 +127,7 @@ class ParityBook:
 
     def uncredited(self) -> list[tuple[int, str]]:
         """Rows and kinds of request without credit."""
-        return [key for key in self._results if not self.credited(*key)]
+        return [key for key in list(self._results) if not self.credited(*key)]
 
     def result(self, row: int, api: str) -> ParityResult:
         """Latest result."""

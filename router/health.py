@@ -183,8 +183,10 @@ class HealthBook:
     def prefer_heard(self, rows: IntArray) -> IntArray:
         """These endpoints without the ones that have been silent for longer than they should; all of them if none
         would be left. A hung worker is a second choice well before it is known to hang."""
+        if not self._doubtful.any():
+            return rows
         doubtful = self._doubtful[rows]
-        return rows[~doubtful] if doubtful.any() and not doubtful.all() else rows
+        return rows if doubtful.all() else rows[~doubtful]
 
     def rescue(self, lease: int) -> bool:
         """Whether this request may be given up and sent elsewhere now: it waits at an endpoint that is out for

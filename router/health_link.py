@@ -6,7 +6,17 @@ import math
 from statistics import NormalDist
 
 from data.types import RefusalReason, Status
-from router.attempt_end import BUSY, CLIENT_ERROR, CLIENT_TIMEOUT, EXPIRED, LEFT, STOPPED, TIMEOUT, AttemptEnd
+from router.attempt_end import (
+    BUSY,
+    CLIENT_ERROR,
+    CLIENT_TIMEOUT,
+    EXPIRED,
+    LEFT,
+    NEVER_SENT,
+    STOPPED,
+    TIMEOUT,
+    AttemptEnd,
+)
 from router.breaker import Ending
 from router.health import HealthBook
 from router.open_leases import GONE, OpenLease
@@ -20,6 +30,7 @@ _BY_REASON = {
     EXPIRED: Ending.UNTOLD,
     LEFT: Ending.UNTOLD,
     STOPPED: Ending.UNTOLD,
+    NEVER_SENT: Ending.CLIENT_ERROR,  # the endpoint never heard of it
 }
 
 

@@ -36,6 +36,7 @@ class IndexSnapshots:
     def __init__(self, path: Path, scheme: str) -> None:
         self._path = path
         self._scheme = scheme
+        self._writing = asyncio.Lock()
 
     def read(self) -> tuple[RowSnapshot, ...]:
         """What the last process knew; nothing if there is no file or it is of no use, which is logged."""
@@ -48,6 +49,10 @@ class IndexSnapshots:
 
     async def write(self, feeds: FleetFeeds) -> int:
         """Write what all rows hold now; how many rows that are. A disk that refuses is logged, never an error."""
+        async with self._writing:
+            return await self._write(feeds)
+
+    async def _write(self, feeds: FleetFeeds) -> int:
         rows = []
         for row in feeds.rows():
             captured = feeds.capture_row(row)

@@ -7,7 +7,7 @@ import math
 
 from data.outcome_sink import RecordSink
 from data.types import Outcome, Status
-from router.attempt_end import EXPIRED, LEFT, STOPPED, AttemptEnd, InvalidEventError, read_end, seconds
+from router.attempt_end import EXPIRED, LEFT, NEVER_SENT, STOPPED, AttemptEnd, InvalidEventError, read_end, seconds
 from router.class_lengths import ClassLengths
 from router.core import RouterCore
 from router.live_listener import LiveListener
@@ -84,11 +84,17 @@ class LeaseReports:
             self._end(lease, AttemptEnd(Status.FAILED, STOPPED, 0), now_s)
         return len(leases)
 
+    def withdraw(self, wire_id: int, now_s: float) -> None:
+        """End a lease whose caller had gone before it was told of it."""
+        lease = self._leases.get(wire_id)
+        if lease is not None:
+            self._end(lease, AttemptEnd(Status.CANCELLED, NEVER_SENT, 0), now_s)
+
     def endpoint_left(self, row: int, now_s: float) -> None:
         """The endpoint of a row goes: its leases stay open for their callers' reports, but weigh on no row."""
         for lease in self._leases.at(row):
             self._core.policy.finished(
-                lease.request, self._outcome(lease, AttemptEnd(Status.FAILED, LEFT, 0), now_s)
+                lease.request, attempt_outcome(lease, AttemptEnd(Status.FAILED, LEFT, 0), now_s)
             )
             lease.endpoint = GONE
 
@@ -114,7 +120,7 @@ class LeaseReports:
 
     def _end(self, lease: OpenLease, end: AttemptEnd, now_s: float) -> None:
         self._leases.remove(lease)
-        outcome = self._outcome(lease, end, now_s)
+        outcome = attempt_outcome(lease, end, now_s)
         if lease.endpoint == GONE:
             self._core.book.close(lease.lease, now_s, end.status)
         else:
@@ -122,27 +128,30 @@ class LeaseReports:
         if end.status is Status.COMPLETED:
             self.lengths.learn(lease.request.workload_class, end.output_tokens)
         if self._sink is not None:
-            # The log's times count from the decision to the engine's answer, without the network.
-            e2e_s = max(outcome.e2e_s - lease.rtt_s, 0.0)
+            # The log's times count from the decision to the engine's answer, without queue and network.
+            e2e_s = max(outcome.e2e_s - lease.queued_s - lease.rtt_s, 0.0)
             self._sink.outcome(outcome_row(outcome, lease.ttft_s, e2e_s))
         self._listener.ended(lease, end, now_s)
 
-    def _outcome(self, lease: OpenLease, end: AttemptEnd, now_s: float) -> Outcome:
-        request = lease.request
-        return Outcome(
-            request_id=request.request_id,
-            attempt=request.attempt,
-            status=end.status,
-            workload_class=request.workload_class,
-            tenant=request.tenant,
-            endpoint=lease.endpoint,
-            arrival_s=lease.decided_s,
-            finished_s=now_s,
-            ttft_s=lease.ttft_s + lease.rtt_s,
-            e2e_s=now_s - lease.decided_s if math.isnan(end.e2e_s) else end.e2e_s,
-            input_tokens=request.input_tokens,
-            cached_tokens=end.cached_tokens or 0,
-            output_tokens=end.output_tokens,
-            preemptions=end.preemptions,
-            reason=end.reason,
-        )
+
+def attempt_outcome(lease: OpenLease, end: AttemptEnd, now_s: float) -> Outcome:
+    """The outcome of an attempt; its times count from the first arrival of the request, the queue included."""
+    request = lease.request
+    e2e_s = now_s - lease.decided_s if math.isnan(end.e2e_s) else end.e2e_s
+    return Outcome(
+        request_id=request.request_id,
+        attempt=request.attempt,
+        status=end.status,
+        workload_class=request.workload_class,
+        tenant=request.tenant,
+        endpoint=lease.endpoint,
+        arrival_s=lease.decided_s - lease.queued_s,
+        finished_s=now_s,
+        ttft_s=lease.ttft_s + lease.rtt_s + lease.queued_s,
+        e2e_s=e2e_s + lease.queued_s,
+        input_tokens=request.input_tokens,
+        cached_tokens=end.cached_tokens or 0,
+        output_tokens=end.output_tokens,
+        preemptions=end.preemptions,
+        reason=end.reason,
+    )

@@ -14,12 +14,15 @@ import numpy as np
 
 from data.types import IntArray, RefusalReason
 from router.core import Decision
+from router.flow_hooks import Clearance
 from router.live_state import LiveParts, LiveState
 from router.log_rows import decision_row
 from router.open_leases import GONE, OpenLease
 from router.pb.v1 import router_pb2 as pb
 from router.pilot_decision import LastDecision
 from router.replies import placement, refusal
+from router.slomax.time_left import with_time_left
+from router.slomax.types import Refused
 from router.types import FleetView
 from router.wire_request import Asked, InvalidRequestError, RefusedError
 
@@ -35,7 +38,7 @@ class LiveRouter(LiveState):
         self._stale = False
 
     def route(self, asked: pb.RouteRequest, tenant: str = "", owner: str = "") -> pb.RouteReply:
-        """Choose an endpoint, charge it, and answer; or refuse.
+        """Choose an endpoint, charge it, and answer; or refuse. With a flow control: without any wait.
 
         Args:
             asked: The request.
@@ -45,7 +48,13 @@ class LiveRouter(LiveState):
         Raises:
             InvalidRequestError: The request itself is wrong; nothing was charged.
         """
-        started = time.perf_counter()
+        read = self.prepare(asked, tenant, owner)
+        if isinstance(read, pb.RouteReply):
+            return read
+        return self.place(asked, read, owner) if self.desk is None else self.desk.at_once(asked, read, owner)
+
+    def prepare(self, asked: pb.RouteRequest, tenant: str, owner: str) -> Asked | pb.RouteReply:
+        """Read a request, or answer it without any decision; see :meth:`route`."""
         if self.draining:
             return self._refuse(asked.request_id, RefusalReason.SHUTTING_DOWN)
         try:
@@ -59,33 +68,49 @@ class LiveRouter(LiveState):
                 # Asked again, because the answer got lost: the same answer, charged once.
                 return open_lease.reply  # type: ignore[no-any-return]
             read = self.state.reader.renumbered(read)
-            request = read.request
+        return read
+
+    def place(self, asked: pb.RouteRequest, read: Asked, owner: str, go: Clearance | None = None) -> pb.RouteReply:
+        """Choose an endpoint and charge it; ``go``: what a flow control has left to choose from."""
+        started = time.perf_counter()
+        request = read.request
         now_s = self.clock()
         self.health.refresh(now_s)
-        view, decided = self._decide(read, now_s)
+        view, decided = self._decide(read, now_s, go)
         if isinstance(decided, RefusalReason):
             self._log_decision(read, None, view, 0, 0.0)
             return self._refuse(asked.request_id, decided, workload_class=request.workload_class)
-        lease = self._open(read, decided, view, owner)
+        lease = self._open(read, decided, view, owner, 0.0 if go is None else now_s - go.arrived_s)
         reply = self._placed(asked.request_id, read, lease)
+        if go is not None:
+            reply.queued_s = now_s - go.asked_s
         lease.reply = reply
-        if not lease.hit_tokens and len(asked.token_ids) >= 4 * request.block_tokens:
+        if not request.block_hashes:
+            self.credit.blind(read.api_kind)
+        elif not lease.hit_tokens and asked.token_ids:
             self.credit.sent(lease.endpoint, read.api_kind, asked.token_ids)
         site = self.core.table.specs[lease.endpoint].site
         self._listener.placed(lease, site, tuple(reply.degraded), time.perf_counter() - started)
         return reply
 
-    def _decide(self, read: Asked, now_s: float) -> tuple[FleetView, Decision | RefusalReason]:
+    def _decide(
+        self, read: Asked, now_s: float, go: Clearance | None
+    ) -> tuple[FleetView, Decision | RefusalReason]:
         path = self.state.paths.of(read.request.origin)
         view = FleetView(now_s, self.core.table, self.credit.view(read.api_kind), path.rtt_s)
-        rows = self.core.candidates(read.request, path.reachable)
-        if read.avoid:
-            rows = self.without(rows, read.avoid)
+        if go is None:
+            request = read.request
+            rows = self.core.candidates(request, path.reachable)
+            if read.avoid:
+                rows = self.without(rows, read.avoid)
+        else:
+            request = with_time_left(read.request, now_s - go.arrived_s)
+            rows = go.rows
         if not len(rows):
-            return view, self.core.refusal_reason(read.request)
+            return view, self.core.refusal_reason(request)
         rows, self._stale = self.states.prefer_fresh(rows, now_s)
         rows = self.health.prefer_heard(rows)
-        return view, self.core.decide(read.request, view, rows=rows)
+        return view, self.core.decide(request, view, rows=rows)
 
     def without(self, rows: IntArray, names: Sequence[str]) -> IntArray:
         """``rows`` less the named endpoints; all of them if nothing would be left."""
@@ -93,7 +118,7 @@ class LiveRouter(LiveState):
         left = rows[~np.isin(rows, avoided)]
         return left if len(left) else rows
 
-    def _open(self, read: Asked, decided: Decision, view: FleetView, owner: str) -> OpenLease:
+    def _open(self, read: Asked, decided: Decision, view: FleetView, owner: str, queued_s: float) -> OpenLease:
         request, row = read.request, decided.endpoint
         self._log_decision(read, row, view, decided.candidates, decided.hit_tokens)
         number = self.core.dispatch(request, decided)
@@ -116,6 +141,7 @@ class LiveRouter(LiveState):
             expires_s=view.now_s + length_s,
             predicted=(math.nan, math.nan) if last is None else (last.ttft_p50_s, last.tpot_p50_s),
             ttft_p90_s=math.nan if last is None or last.ttft_p90_s is None else last.ttft_p90_s,
+            queued_s=queued_s,
         )
         self.leases.add(lease)
         return lease
@@ -152,6 +178,18 @@ class LiveRouter(LiveState):
     def _last(self, request_id: int, row: int) -> LastDecision | None:
         last: LastDecision | None = getattr(self.core.policy, "last_decision", None)
         return last if last is not None and last.request_id == request_id and last.endpoint == row else None
+
+    def refused(self, asked: pb.RouteRequest, read: Asked, refused: Refused, queued_s: float) -> pb.RouteReply:
+        """The answer to a request that the flow control turns away, after it waited ``queued_s``."""
+        request = read.request
+        path = self.state.paths.of(request.origin)
+        view = FleetView(self.clock(), self.core.table, self.index, path.rtt_s)
+        self._log_decision(read, None, view, 0, 0.0)
+        reply = self._refuse(asked.request_id, refused.reason, workload_class=request.workload_class)
+        reply.queued_s = queued_s
+        if reply.refusal.HasField("retry_after_s"):
+            reply.refusal.retry_after_s = refused.retry_after_s
+        return reply
 
     def _refuse(
         self, request_id: str, reason: RefusalReason, message: str = "", workload_class: str = ""

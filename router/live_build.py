@@ -19,6 +19,7 @@ from router.endpoint_state import StateChange, StateSettings
 from router.endpoints import VACANT, EndpointTable
 from router.fleet_rows import LiveEndpoint
 from router.fleet_state import FleetSettings, FleetState, build_fleet_state
+from router.flow_desk import FlowDesk
 from router.guarded_predictor import GuardedPredictor, GuardSettings
 from router.health import HealthBook
 from router.health_link import HealthLink
@@ -27,9 +28,10 @@ from router.live_listener import Listeners, LiveListener
 from router.live_state import LiveParts
 from router.policies.settings import Setting
 from router.prefix.index import PrefixIndex
+from router.prompt import PromptHasher
 from router.registry import make_policy, policy_entry
+from router.slomax.registry import MakeFlow
 from router.types import Policy
-from router.wire_request import PromptHasher
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,7 @@ class LiveSettings:
         guard: Limits of the predictor.
         health: When endpoints are distrusted.
         states: When load reports are no longer believed.
+        flow: Makes the flow control; ``None`` = every request is decided on at once.
         seed: Of policy and jitter.
         lease_base: Start of the lease numbers; another one for each process, see ``OpenLeases``.
     """
@@ -53,6 +56,7 @@ class LiveSettings:
     guard: GuardSettings = field(default_factory=GuardSettings)
     health: HealthSettings = field(default_factory=HealthSettings)
     states: StateSettings = field(default_factory=StateSettings)
+    flow: MakeFlow | None = None
     seed: int = 0
     lease_base: int = 0
 
@@ -94,7 +98,8 @@ def build_live(
     policy_entry(settings.policy)
     table = EndpointTable([VACANT] * max(len(endpoints), 1))
     table.ready[:] = False
-    index = index or PrefixIndex(len(table))
+    if index is None:  # An empty one counts as false.
+        index = PrefixIndex(len(table))
     index.ensure_rows(len(table))
     lengths = ClassLengths(fleet.classes)
     health = HealthBook(table, settings.health)
@@ -106,6 +111,7 @@ def build_live(
     def policy(rows: EndpointTable) -> Policy:
         return make_policy(settings.policy, settings.policy_settings, rows, settings.seed, guard)
 
+    told = Listeners(HealthLink(health), *listeners)
     live = LiveRouter(
         LiveParts(
             state=state,
@@ -119,11 +125,15 @@ def build_live(
             lease_base=settings.lease_base,
             clock=clock or ServiceClock(),
             sink=sink,
-            listener=Listeners(HealthLink(health), *listeners),
+            listener=told,
             seed=settings.seed,
         )
     )
     live.apply_endpoints(endpoints)
+    if settings.flow is not None:
+        desk = FlowDesk(live, settings.flow, settings.seed)
+        live.desk = desk
+        told.add(desk.listener)
     return live
 
 

@@ -39,6 +39,10 @@ class Listeners:
     def __init__(self, *listeners: LiveListener) -> None:
         self._listeners = listeners
 
+    def add(self, listener: LiveListener) -> None:
+        """One more, told last."""
+        self._listeners += (listener,)
+
     def placed(self, lease: OpenLease, site: str, degraded: tuple[str, ...], seconds: float) -> None:
         """Tell all."""
         for listener in self._listeners:

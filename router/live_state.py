@@ -17,6 +17,7 @@ from router.endpoint_state import EndpointStates, StateChange, StateSettings
 from router.endpoints import EndpointTable
 from router.fleet_rows import FleetRows, LiveEndpoint, RowChanges
 from router.fleet_state import FleetState
+from router.flow_hooks import FlowHooks
 from router.guarded_predictor import GuardedPredictor
 from router.health import HealthBook
 from router.lease_reports import LeaseReports
@@ -96,6 +97,7 @@ class LiveState:
         serving: Versions that serve now.
         draining: New requests are refused.
         on_restart: Told of a row whose engine has restarted.
+        desk: Flow control in front of the router; ``None`` = every request is decided on at once.
     """
 
     def __init__(self, parts: LiveParts) -> None:
@@ -116,6 +118,7 @@ class LiveState:
         )
         self.reports = LeaseReports(self.core, self.leases, parts.sink, parts.listener, parts.state.reader.lengths)
         self.credit = PrefixCredit(parts.index, lambda row: table.specs[row].endpoint_id)
+        self.desk: FlowHooks | None = None
         self._make_policy = parts.make_policy
         self._plan: PlanDocument | None = None
         self._seen_states = b""
@@ -133,6 +136,8 @@ class LiveState:
         """Upkeep, to be called a few times a second: end what expired, notice endpoints that changed."""
         self.reports.expire(self.clock())
         self.index.upkeep()
+        if self.desk is not None:
+            self.desk.tick()
         if self._states() != self._seen_states:
             self._announce("endpoints")
 
@@ -172,6 +177,8 @@ class LiveState:
         self.core.rules = state.rules
         self.reports.lengths = state.reader.lengths
         changes = self.apply_endpoints(endpoints)
+        if self.desk is not None:
+            self.desk.fleet_changed()
         self.serving.changed("fleet")
         return changes
 
@@ -180,6 +187,8 @@ class LiveState:
         self._plan = plan
         self.serving.plan_id = plan.plan_id
         self._apply_plan()
+        if self.desk is not None:
+            self.desk.plan_changed(plan)
         self._announce("plan")
 
     def _apply_plan(self) -> None:
@@ -194,6 +203,8 @@ class LiveState:
     def begin_drain(self) -> None:
         """Refuse new requests from now on; reports are taken until the end."""
         self.draining = True
+        if self.desk is not None:
+            self.desk.close()
         self.serving.changed("endpoints")
 
     def engine_restarted(self, row: int) -> None:
@@ -208,3 +219,5 @@ class LiveState:
         self.health.reset(row)
         self.states.reset(row)
         self.credit.forget(row)
+        if self.desk is not None:
+            self.desk.endpoint_reset(row)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from router.kv_events.counters import LAG_BOUNDS_S
+
 Kind = Literal["counter", "gauge", "histogram"]
 
 
@@ -32,9 +34,9 @@ class MetricSpec:
 PREFIX = "tokenfleet_router_"
 _DECISION_S = (5e-5, 1e-4, 2e-4, 3e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 0.2)
 _LAG_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0)
+_WAIT_S = (0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
 _TTFT_S = (0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 60.0)
 _TPOT_S = (0.005, 0.01, 0.02, 0.03, 0.04, 0.05, 0.075, 0.1, 0.15, 0.2, 0.5, 1.0)
-_WAIT_S = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 _RATIO = (0.25, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 4.0)
 _SHARE = (-0.9, -0.5, -0.2, -0.1, -0.05, 0.0, 0.05, 0.1, 0.2, 0.5, 0.9)
 
@@ -49,10 +51,10 @@ METRICS: tuple[MetricSpec, ...] = (
     MetricSpec("rpcs", "counter", "Calls by method and gRPC status.", ("method", "code")),
     MetricSpec("rpcs_in_flight", "gauge", "Calls that are being served.", ("method",)),
     MetricSpec("event_loop_lag_seconds", "histogram", "How late the event loop ran a timer.", (), _LAG_S),
-    # flow control
-    MetricSpec("queue_requests", "gauge", "Requests that wait in the router.", ("model", "workload_class")),
-    MetricSpec("queue_tokens", "gauge", "Their prompt tokens.", ("model", "workload_class")),
-    MetricSpec("queue_wait_seconds", "histogram", "Time in the router's queue.", ("workload_class",), _WAIT_S),
+    MetricSpec("calls_over_limit", "counter", "Calls refused because too many were running.", ("kind",)),
+    MetricSpec(
+        "requests_without_blocks", "counter", "Placements whose prompt gave no block to look up.", ("api_kind",)
+    ),
     # outcomes
     MetricSpec("leases_open", "gauge", "Dispatches that nobody has told the end of.", ()),
     MetricSpec("leases_expired", "counter", "Leases that ended by their time limit.", ()),
@@ -64,10 +66,29 @@ METRICS: tuple[MetricSpec, ...] = (
         "Output tokens of completed requests; those with met=yes are Goodput.",
         ("workload_class", "tenant", "met"),
     ),
-    MetricSpec("wasted_tokens", "counter", "Output tokens that were no Goodput.", ("workload_class", "cause")),
+    MetricSpec(
+        "wasted_tokens", "counter", "Tokens that engines computed for nothing.", ("workload_class", "cause")
+    ),
     MetricSpec("retries", "counter", "Attempts after the first.", ("workload_class",)),
     MetricSpec("ttft_seconds", "histogram", "Observed time to first token.", ("workload_class",), _TTFT_S),
     MetricSpec("tpot_seconds", "histogram", "Observed time per output token.", ("workload_class",), _TPOT_S),
+    # queues and budgets
+    MetricSpec("queue_requests", "gauge", "Requests that wait.", ("model", "workload_class")),
+    MetricSpec("queue_tokens", "gauge", "Their prompt tokens.", ("model", "workload_class")),
+    MetricSpec("queue_oldest_seconds", "gauge", "Longest wait so far.", ("model", "workload_class")),
+    MetricSpec(
+        "queue_wait_seconds",
+        "histogram",
+        "First arrival to decision of what was placed.",
+        ("workload_class",),
+        _WAIT_S,
+    ),
+    MetricSpec("held_requests", "gauge", "Requests that wait for any engine to come up.", ()),
+    MetricSpec("tenant_budget_left", "gauge", "What a tenant with a budget may use now.", ("tenant", "unit")),
+    MetricSpec(
+        "tenant_reserved_tokens", "gauge", "Of such a tenant: set aside for requests under way.", ("tenant",)
+    ),
+    MetricSpec("tenant_requests_in_flight", "gauge", "Of such a tenant: in flight or waiting.", ("tenant",)),
     # prediction against observation
     MetricSpec("ttft_ratio", "histogram", "Observed over predicted median TTFT.", ("gpu_type",), _RATIO),
     MetricSpec("tpot_ratio", "histogram", "Observed over predicted median TPOT.", ("gpu_type",), _RATIO),
@@ -82,6 +103,7 @@ METRICS: tuple[MetricSpec, ...] = (
     MetricSpec("observed_hit_tokens", "counter", "Prefix-hit tokens that engines reported.", ("model",)),
     # endpoints
     MetricSpec("endpoint_up", "gauge", "1 if the endpoint takes requests.", ("endpoint", "site", "model")),
+    MetricSpec("endpoint_circuit", "gauge", "1 for the phase its circuit breaker is in.", ("endpoint", "phase")),
     MetricSpec("endpoint_metrics_state", "gauge", "1 for the state its metrics are in.", ("endpoint", "state")),
     MetricSpec("endpoint_metrics_age_seconds", "gauge", "Age of its newest load report.", ("endpoint",)),
     MetricSpec("endpoint_inflight", "gauge", "Requests of this router in flight there.", ("endpoint",)),
@@ -91,14 +113,25 @@ METRICS: tuple[MetricSpec, ...] = (
     # prefix index
     MetricSpec("prefix_index_blocks", "gauge", "Distinct blocks in the prefix index.", ()),
     MetricSpec("prefix_index_bytes", "gauge", "Memory of the prefix index.", ()),
+    MetricSpec("prefix_index_evictions", "counter", "Endpoints that lost all entries: the index was full.", ()),
+    MetricSpec("prefix_index_unmatched_removes", "counter", "Removals of blocks that were not known.", ()),
+    MetricSpec(
+        "parity_mismatch", "gauge", "1: prompts arrive as other tokens, no hits.", ("endpoint", "api_kind")
+    ),
+    MetricSpec("kv_events_warming", "gauge", "Endpoints whose history has not been seen through.", ()),
     MetricSpec("kv_event_batches", "counter", "Batches of KV events that were applied.", ("endpoint",)),
     MetricSpec("kv_event_gaps", "counter", "Gaps in the sequence of KV events.", ("endpoint",)),
+    MetricSpec("kv_event_losses", "counter", "Gaps that cost the endpoint its entries.", ("endpoint",)),
+    MetricSpec("kv_events_not_comparable", "counter", "Events with an unknown key, left out.", ("endpoint",)),
     MetricSpec("kv_events_malformed", "counter", "KV event messages that could not be read.", ("endpoint",)),
-    MetricSpec("kv_event_lag_seconds", "histogram", "From an engine's time stamp to the index.", (), _LAG_S),
+    MetricSpec("kv_event_lag_seconds", "histogram", "From an engine's time stamp to the index.", (), LAG_BOUNDS_S),
     # log and reload
     MetricSpec("log_rows", "counter", "Rows given to the decision and outcome log.", ("table",)),
     MetricSpec("log_dropped_rows", "counter", "Rows that the log had to drop.", ()),
     MetricSpec("reloads", "counter", "Reloads of files that the router follows.", ("what", "result")),
+    MetricSpec(
+        "reload_failed", "gauge", "1: the file's last change was refused, the one before serves.", ("what",)
+    ),
     MetricSpec(
         "serving_info", "gauge", "1; what serves stands in the labels.", ("model_version", "plan_id", "fleet")
     ),

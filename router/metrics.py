@@ -88,6 +88,13 @@ class RouterMetrics(Collector):
     def __init__(self) -> None:
         self._counters = {spec.name: Counter() for spec in METRICS if spec.kind == "counter"}
         self._histograms = {spec.name: Histogram(spec.bounds) for spec in METRICS if spec.kind == "histogram"}
+        self._read_histograms: list[tuple[Histogram, Callable[[], tuple[Iterable[float], float]]]] = []
+        for spec in METRICS:
+            # A counter of nothing yet is 0, not absent: rates need a first value.
+            if spec.kind == "counter" and not spec.labels:
+                self._counters[spec.name].values[()] = 0.0
+            elif spec.kind == "histogram" and not spec.labels:
+                self._histograms[spec.name].series[()] = [0.0] * (len(spec.bounds) + 2)
         self._sources: list[Source] = []
         self._tenants: set[str] = set()
         self.undeclared: set[str] = set()
@@ -103,6 +110,15 @@ class RouterMetrics(Collector):
     def add_source(self, source: Source) -> None:
         """Ask ``source`` for samples at each scrape."""
         self._sources.append(source)
+
+    def add_histogram_source(self, name: str, read: Callable[[], tuple[Iterable[float], float]]) -> None:
+        """Ask at each scrape for a histogram without labels that is counted elsewhere.
+
+        Args:
+            name: In the catalog; ``KeyError`` if there is none.
+            read: Gives the count of each bucket with the one above the last bound, and the sum of all values.
+        """
+        self._read_histograms.append((self._histograms[name], read))
 
     def tenant(self, name: str) -> str:
         """The label value of a tenant: its name, or ``other`` once there are too many."""
@@ -120,12 +136,17 @@ class RouterMetrics(Collector):
     def collect(self) -> Iterator[Metric]:
         """One family for each metric of the catalog, empty ones too, in its order."""
         given = self._from_sources()
+        for histogram, read in self._read_histograms:
+            buckets, total = read()
+            histogram.series[()] = [*map(float, buckets), total]
         for spec in METRICS:
             samples = given.get(spec.name, [])
             if spec.kind == "histogram":
                 yield _histogram_family(spec, self._histograms[spec.name])
             elif spec.kind == "counter":
-                counted = list(self._counters[spec.name].values.items())
+                told = {sample.labels for sample in samples}
+                values = list(self._counters[spec.name].values.items())
+                counted = [(labels, value) for labels, value in values if labels not in told]
                 yield _family(
                     CounterMetricFamily(PREFIX + spec.name, spec.help, labels=spec.labels), counted, samples
                 )

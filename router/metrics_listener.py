@@ -6,6 +6,7 @@ import math
 
 from data.types import RefusalReason, Status
 from router.attempt_end import EXPIRED, AttemptEnd
+from router.lease_reports import attempt_outcome
 from router.metrics import RouterMetrics
 from router.open_leases import OpenLease
 
@@ -25,13 +26,13 @@ class MetricsListener:
         self._refusals = metrics.counter("refusals")
         self._degraded = metrics.counter("degraded_decisions")
         self._decision_s = metrics.histogram("decision_seconds")
+        self._queue_s = metrics.histogram("queue_wait_seconds")
         self._predicted_hit = metrics.counter("predicted_hit_tokens")
         self._observed_hit = metrics.counter("observed_hit_tokens")
         self._hit_error = metrics.histogram("hit_error_share")
         self._ended = metrics.counter("attempts_ended")
         self._retries = metrics.counter("retries")
         self._tokens = metrics.counter("output_tokens")
-        self._wasted = metrics.counter("wasted_tokens")
         self._expired = metrics.counter("leases_expired")
         self._unknown = metrics.counter("unknown_leases")
         self._ttft = metrics.histogram("ttft_seconds")
@@ -44,6 +45,7 @@ class MetricsListener:
         request = lease.request
         self._decisions.add((self._policy, request.model, site, request.workload_class))
         self._decision_s.observe(seconds)
+        self._queue_s.observe(lease.queued_s, (request.workload_class,))
         self._predicted_hit.add((request.model,), lease.hit_tokens)
         for flag in degraded:
             self._degraded.add((flag,))
@@ -56,7 +58,7 @@ class MetricsListener:
 
     def first_token(self, lease: OpenLease, now_s: float) -> None:  # noqa: ARG002
         """Observed TTFT against the median that was predicted."""
-        self._ttft.observe(lease.ttft_s + lease.rtt_s, (lease.request.workload_class,))
+        self._ttft.observe(lease.queued_s + lease.ttft_s + lease.rtt_s, (lease.request.workload_class,))
         self._ttft_ratio.observe(lease.ttft_s / lease.predicted[0], (lease.gpu_type,))
 
     def ended(self, lease: OpenLease, end: AttemptEnd, now_s: float) -> None:
@@ -68,16 +70,12 @@ class MetricsListener:
             self._expired.add()
         self._observe_hit(lease, end)
         if end.status is not Status.COMPLETED:
-            self._wasted.add((kind, end.status.name.lower()), float(end.output_tokens))
             return
-        e2e_s = now_s - lease.decided_s if math.isnan(end.e2e_s) else end.e2e_s
-        ttft_s = lease.ttft_s + lease.rtt_s
-        self._observe_tpot(lease, end, e2e_s - ttft_s)
-        met = not math.isnan(ttft_s) and request.slo.met(ttft_s, e2e_s, end.output_tokens)
+        outcome = attempt_outcome(lease, end, now_s)
+        self._observe_tpot(lease, end, outcome.e2e_s - outcome.ttft_s)
+        met = not math.isnan(outcome.ttft_s) and request.slo.met(outcome.ttft_s, outcome.e2e_s, end.output_tokens)
         tenant = self._metrics.tenant(request.tenant)
         self._tokens.add((kind, tenant, "yes" if met else "no"), float(end.output_tokens))
-        if not met:
-            self._wasted.add((kind, "late"), float(end.output_tokens))
 
     def unknown_lease(self) -> None:
         """One report more that belongs to nothing."""

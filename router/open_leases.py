@@ -37,6 +37,7 @@ class OpenLease:
         ttft_s: From the decision to the first token at the engine; NaN before.
         predicted: Medians of TTFT and TPOT, seconds; NaN where nothing was predicted.
         ttft_p90_s: Upper quantile of the TTFT; NaN likewise.
+        queued_s: Time from the first arrival of the request to the decision; targets count from that arrival.
         reply: The answer that was given, for a caller that asks the same again.
     """
 
@@ -56,6 +57,7 @@ class OpenLease:
     ttft_s: float = math.nan
     predicted: tuple[float, float] = (math.nan, math.nan)
     ttft_p90_s: float = math.nan
+    queued_s: float = 0.0
     reply: Any = None
 
 

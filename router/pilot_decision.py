@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from data.types import FloatArray, IntArray
 from models.base import FeatureMatrix, Prediction
-from models.features import INDEX, NAMES
+from models.features import NAMES
+from router.pilot_score import COMPLETION_S, HARM_S, MEETS, PRICE, SCORE, VALUE
 from router.types import RouteRequest
 
 STALE_S = 2.0
@@ -15,21 +16,18 @@ STALE_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """Scores of the candidates that reached the second stage; arrays are aligned with ``rows``.
+    """Scores of the candidates that reached the second stage, aligned with ``rows``.
 
-    ``value``, ``price`` and ``score`` are in weighted output tokens, the times in seconds.
+    Attributes:
+        rtt_s: Round trip to each.
+        parts: See ``router.pilot_score.score_parts``.
     """
 
     rows: IntArray
     features: FeatureMatrix
     prediction: Prediction
     rtt_s: FloatArray
-    meets: FloatArray
-    completion_s: FloatArray
-    harm_s: FloatArray
-    value: FloatArray
-    price: FloatArray
-    score: FloatArray
+    parts: FloatArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,19 +74,29 @@ class LastDecision:
     degraded: str | None
 
 
-def last_decision(request: RouteRequest, scored: Scored, best: int, candidates: int) -> LastDecision:
-    """The line for the log when position ``best`` of ``scored`` was chosen among ``candidates`` endpoints."""
-    prediction = scored.prediction
+def last_decision(
+    request: RouteRequest, endpoint: int, prediction: Prediction, best: int, newest_age_s: float, candidates: int
+) -> LastDecision:
+    """The line for the log.
+
+    Args:
+        request: What was routed.
+        endpoint: Where to, a row of the table.
+        prediction: What the predictor answered.
+        best: Position of the endpoint in it.
+        newest_age_s: Age of the newest report among the candidates that reached the second stage.
+        candidates: Endpoints to choose from.
+    """
     middle = prediction.median_column
     upper = prediction.quantiles.index(0.9) if 0.9 in prediction.quantiles else None
-    newest_age_s = float(scored.features[:, INDEX["metrics_age_s"]].min())
+    ttft_s, tpot_s = prediction.ttft_s[best].tolist(), prediction.tpot_s[best].tolist()
     return LastDecision(
-        request_id=request.request_id,
-        endpoint=int(scored.rows[best]),
-        ttft_p50_s=float(prediction.ttft_s[best, middle]),
-        ttft_p90_s=None if upper is None else float(prediction.ttft_s[best, upper]),
-        tpot_p50_s=float(prediction.tpot_s[best, middle]),
-        tpot_p90_s=None if upper is None else float(prediction.tpot_s[best, upper]),
+        request.request_id,
+        endpoint,
+        ttft_p50_s=ttft_s[middle],
+        ttft_p90_s=None if upper is None else ttft_s[upper],
+        tpot_p50_s=tpot_s[middle],
+        tpot_p90_s=None if upper is None else tpot_s[upper],
         model_version=prediction.row_source(best),
         candidates=candidates,
         degraded=_degraded(newest_age_s, prediction.is_drifted(best)),
@@ -118,11 +126,11 @@ def candidate_score(scored: Scored, position: int, chosen: bool) -> CandidateSco
         source=prediction.source,
         extrapolated=bool(outside[position]) if outside is not None else False,
         rtt_s=float(scored.rtt_s[position]),
-        meets_targets=float(scored.meets[position]),
-        completion_s=float(scored.completion_s[position]),
-        harm_s=float(scored.harm_s[position]),
-        value=float(scored.value[position]),
-        price=float(scored.price[position]),
-        score=float(scored.score[position]),
+        meets_targets=float(scored.parts[MEETS, position]),
+        completion_s=float(scored.parts[COMPLETION_S, position]),
+        harm_s=float(scored.parts[HARM_S, position]),
+        value=float(scored.parts[VALUE, position]),
+        price=float(scored.parts[PRICE, position]),
+        score=float(scored.parts[SCORE, position]),
         chosen=chosen,
     )

@@ -7,6 +7,7 @@ so that other kinds keep their hits and a repaired one gets its credit back.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable
 
 import numpy as np
@@ -19,9 +20,6 @@ from router.prefix.index import Hashes, PrefixIndex
 from router.types import PrefixLookup
 
 LOG = logging.getLogger("tokenfleet.prefix_credit")
-MOST_KINDS = 32
-"""Kinds of request that are watched apart; callers name them, so there is a bound."""
-OTHER_KIND = "other"
 
 
 class CreditedIndex:
@@ -56,13 +54,18 @@ class PrefixCredit:
         self._name_of = name_of
         self.book = ParityBook(self._changed)
         self._watch = ParityWatch(self.book)
-        self.kinds: set[str] = set()
         self._rows: set[int] = set()
+        self.without_blocks: Counter[str] = Counter()
+        """Placements by kind whose prompt gave no block to look up."""
         self._views: dict[str, CreditedIndex] = {}
 
     def view(self, kind: str) -> PrefixLookup:
         """The index for a kind of request; costs one look into an empty dictionary while all is well."""
-        return self._views.get(self._bounded(kind), self._index) if self._views else self._index
+        return self._views.get(kind, self._index) if self._views else self._index
+
+    def blind(self, kind: str) -> None:
+        """A prompt without any block was placed: no hit can be predicted for it."""
+        self.without_blocks[kind] += 1
 
     def watch(self, row: int) -> None:
         """The events of this row are followed from now on."""
@@ -78,15 +81,13 @@ class PrefixCredit:
 
         Args:
             row: Its row; nothing is done if no events are followed there.
-            kind: Kind of request, as the caller names it.
+            kind: Kind of request, one of ``router.wire_request.API_KINDS``.
             token_ids: Little-endian uint32; the first few are kept in memory until their event has come.
         """
         if row not in self._rows:
             return
-        if kind not in self.kinds and len(self.kinds) < MOST_KINDS:
-            self.kinds.add(kind)
         head = np.frombuffer(token_ids, dtype="<u4", count=min(len(token_ids) // 4, HEAD_TOKENS))
-        self._watch.sent(row, self._bounded(kind), head.tolist())
+        self._watch.sent(row, kind, head.tolist())
 
     def stored(self, row: int, event: Stored) -> None:
         """A stored event of an endpoint, before it is applied."""
@@ -96,9 +97,6 @@ class PrefixCredit:
         """The endpoint left or came back: nothing is known of its token ids."""
         self._watch.forget(row)
         self._rebuild()
-
-    def _bounded(self, kind: str) -> str:
-        return kind if kind in self.kinds else OTHER_KIND
 
     def _changed(self, row: int, kind: str, result: ParityResult) -> None:
         name = self._name_of(row)

@@ -8,7 +8,7 @@ import numpy as np
 
 from router.block_hashes import NO_MEDIA, PublicPrefixes, scope_hashes
 from router.prefix_scope import PUBLIC, MediaSpan, Scope, ScopeKeys, media_keys
-from router.wire_request import HashedPrompt, Prompt
+from router.prompt import HashedPrompt, Prompt
 from router.xxh64 import chain
 
 MOST_SCOPES = 4096
@@ -44,7 +44,8 @@ class ScopedHashes:
             return HashedPrompt(tuple(scope_hashes(prompt.block_hashes, scope).tolist()), salt)
         # Arrays of uint32 are taken as they are, without a Python object for each token.
         tokens: Any = np.frombuffer(prompt.token_ids, dtype=np.uint32)
-        media = [MediaSpan(prompt.media_digest, 0, len(tokens))] if prompt.media_digest else []
+        # Media whose places are not known lie everywhere: such a prompt meets its like, not an engine's events.
+        media = [MediaSpan(prompt.media_digest, 0, len(tokens))] if prompt.media_digest else prompt.media
         if self.public is not None:
             blocks, shared = self.public.hash_prompt(tokens, scope, media)
             return HashedPrompt(tuple(blocks.tolist()), PUBLIC if shared else salt)
@@ -53,10 +54,11 @@ class ScopedHashes:
 
     def _scope(self, prompt: Prompt) -> tuple[Scope, np.uint64]:
         """Scope and the seed of its first block; both take several digests, so they are remembered."""
-        # The caller's own hashes carry no media: their digest parts the scope instead.
+        # The caller's own hashes carry no media: their digests part the scope instead.
         narrow = prompt.cache_scope
-        if prompt.block_hashes and prompt.media_digest:
-            narrow = f"{narrow}\0{prompt.media_digest}"
+        digests = prompt.media_digest or "\0".join(span.digest for span in prompt.media)
+        if prompt.block_hashes and digests and not prompt.engine_hashes:
+            narrow = f"{narrow}\0{digests}"
         key = (prompt.model, prompt.adapter, prompt.tenant, narrow, prompt.block_tokens)
         known = self._known.get(key)
         if known is None:

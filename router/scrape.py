@@ -170,7 +170,7 @@ class Scraper:
 
     def never_scraped(self) -> list[str]:
         """Endpoints from which no page has come since they were added, by id."""
-        return sorted(endpoint_id for endpoint_id, counts in self.counts.items() if counts.never_scraped)
+        return sorted(endpoint_id for endpoint_id, counts in list(self.counts.items()) if counts.never_scraped)
 
     async def _run(self, target: ScrapeTarget, fetcher: PageFetcher, period_s: float) -> None:
         loop = asyncio.get_running_loop()

@@ -16,11 +16,13 @@ from grpc_reflection.v1alpha import reflection
 from data.errors import SettingError
 from router.auth import Authenticator
 from router.channel_options import MESSAGE_BYTES, server_options
+from router.flow_desk import FlowDesk
 from router.live import LiveRouter
 from router.pb.v1 import router_pb2 as pb
 from router.pb.v1 import router_pb2_grpc as rpc
 from router.server_settings import ListenSettings, ServerLimits, Tls, check_listen, read_file
-from router.servicer import Admit, RouterServicer
+from router.servicer import RouterServicer
+from router.turn import PumpTimer
 
 LOG = logging.getLogger("tokenfleet.router")
 SERVICE: str = pb.DESCRIPTOR.services_by_name["Router"].full_name
@@ -40,7 +42,6 @@ class RouterServer:
         authenticator: Knows the callers.
         listen: Where.
         limits: Bounds.
-        admit: Flow control; ``None`` = every request is decided on at once.
 
     Raises:
         SettingError: The address is malformed, or open to others without protection.
@@ -52,7 +53,6 @@ class RouterServer:
         authenticator: Authenticator,
         listen: ListenSettings,
         limits: ServerLimits | None = None,
-        admit: Admit | None = None,
     ) -> None:
         check_listen(listen, not authenticator.open)
         self.live = live
@@ -60,7 +60,10 @@ class RouterServer:
         self.address = listen.address
         """Where the server listens; after :meth:`start` with the port that the system gave."""
         self._listen = listen
-        self._servicer = RouterServicer(live, authenticator, self.limits, admit)
+        desk = live.desk if isinstance(live.desk, FlowDesk) else None
+        self._servicer = RouterServicer(live, authenticator, self.limits, desk)
+        self._desk = desk
+        self._pump: PumpTimer | None = None
         self._health = health.HealthServicer()
         self._safe: bool | None = None
         self.on_lag: Callable[[float], None] = lambda _: None
@@ -69,7 +72,8 @@ class RouterServer:
         # Twice what clients send: a message over the limit is refused by name, not by the transport.
         self.channel_options = server_options(2 * MESSAGE_BYTES)
         """Options of the transport: pings, message sizes."""
-        self._server = grpc.aio.server(options=self.channel_options)
+        # Made by `start`: one that is never started cannot be taken down properly either.
+        self._server: grpc.aio.Server | None = None
 
     @property
     def servicer(self) -> RouterServicer:
@@ -83,15 +87,18 @@ class RouterServer:
             SettingError: The address cannot be bound.
             InputError: A certificate cannot be read.
         """
-        rpc.add_RouterServicer_to_server(self._servicer, self._server)
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
-        reflection.enable_server_reflection((SERVICE, HEALTH, reflection.SERVICE_NAME), self._server)
+        server = self._server = grpc.aio.server(options=self.channel_options)
+        rpc.add_RouterServicer_to_server(self._servicer, server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        reflection.enable_server_reflection((SERVICE, HEALTH, reflection.SERVICE_NAME), server)
         await self._health.set(LIVENESS, _SERVING)
         await self._tell_health()
-        port = self._bind()
+        port = self._bind(server)
         if not self.address.startswith("unix:"):
             self.address = f"{self._listen.address.rpartition(':')[0]}:{port}"
-        await self._server.start()
+        if self._desk is not None:
+            self._pump = PumpTimer(self._desk, self.live.clock)
+        await server.start()
         self._upkeep = asyncio.create_task(self._keep_up())
 
     async def drain(self) -> int:
@@ -115,7 +122,10 @@ class RouterServer:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._upkeep
             self._upkeep = None
-        await self._server.stop(grace_s)
+        if self._pump is not None:
+            self._pump.close()
+        if self._server is not None:
+            await self._server.stop(grace_s)
 
     async def __aenter__(self) -> RouterServer:
         await self.start()
@@ -146,11 +156,11 @@ class RouterServer:
             for name in ("", SERVICE):
                 await self._health.set(name, _SERVING if safe else _NOT_SERVING)
 
-    def _bind(self) -> int:
+    def _bind(self, server: grpc.aio.Server) -> int:
         try:
             if self._listen.tls is None:
-                return int(self._server.add_insecure_port(self._listen.address))
-            return int(self._server.add_secure_port(self._listen.address, _credentials(self._listen.tls)))
+                return int(server.add_insecure_port(self._listen.address))
+            return int(server.add_secure_port(self._listen.address, _credentials(self._listen.tls)))
         except RuntimeError as error:
             raise SettingError(
                 "cannot listen there", field="listen", value=self._listen.address, expected="a free address"

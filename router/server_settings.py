@@ -17,17 +17,21 @@ class ServerLimits(Checked):
     Attributes:
         concurrent_calls: Unary calls that are served at a time; one more is refused at once. Health and reflection
             do not count.
+        waiting_calls: Unary and streamed requests that may wait for their turn at a time, beside those.
         concurrent_streams: Open streams of ``RouteStream``, ``Report`` and ``Watch``, together.
         stream_window: Requests of one ``RouteStream`` that may be without a reply; then it reads no further.
         batch_requests: Most requests in one ``RouteBatch``.
+        unverified_per_s: Calls a second of each source that cannot show who it is; more are refused unread.
         drain_s: Time that running streams and open leases get when the server goes down.
         tick_s: How often leases expire and endpoint states are looked at.
     """
 
     concurrent_calls: int = whole(1, 1024)
+    waiting_calls: int = whole(1, 20_000)
     concurrent_streams: int = whole(1, 1024)
     stream_window: int = whole(1, 256)
     batch_requests: int = whole(1, 256)
+    unverified_per_s: float = above(0.0, 10.0)
     drain_s: float = above(0.0, 30.0)
     tick_s: float = above(0.0, 0.25)
 

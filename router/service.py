@@ -7,14 +7,13 @@ import contextlib
 import logging
 import secrets
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from data.catalog.load import load_catalog
-from data.errors import InputError, ModelError
+from data.errors import InputError, ModelError, SettingError
 from data.log.writer import LogWriter
-from data.plan import PlanDocument
 from data.plan_io import read_plan
 from models.base import LatencyPredictor
 from models.guarded import guarded_model
@@ -24,22 +23,34 @@ from models.store import ModelStore
 from router.auth import Authenticator, load_clients
 from router.engine_feeds import EngineFeeds
 from router.fleet_file import ReadFleet, read_fleet
-from router.live_build import LiveSettings, build_live, next_fleet_state
+from router.flow_desk import FlowDesk
+from router.flow_metrics import flow_samples, goodput_samples
+from router.followed_files import Followed
+from router.goodput_listener import NO_TIER, GoodputListener
+from router.index_memory import check_index_memory
+from router.index_snapshots import IndexSnapshots
+from router.kv_events.counters import LAG_BOUNDS_S
+from router.live_build import LiveSettings, build_live
 from router.live_listener import LiveListener
-from router.live_metrics import call_samples, feed_samples, live_samples, log_samples
+from router.live_metrics import call_samples, feed_samples, live_samples, log_samples, reload_samples
 from router.metrics import RouterMetrics
 from router.metrics_feed import log_change
 from router.metrics_listener import MetricsListener
 from router.metrics_page import MetricsPage, serve_metrics
-from router.prefix_scope import ScopeKeys
+from router.prefix.index import PrefixIndex
+from router.prefix.warm_up import warm_up
+from router.prefix_scope import ScopeKeys, scheme_of
 from router.prompt_hashes import ScopedHashes
+from router.public_prefixes_file import load_public_prefixes
 from router.reload import WatchedFile, follow, reload_now
 from router.server import RouterServer
 from router.server_settings import read_file, split_address
-from router.service_settings import ServiceSettings
+from router.service_settings import Knobs, ServiceSettings
 from router.spans import span_listener
+from router.status import service_status
 
 LOG = logging.getLogger("tokenfleet.router")
+NO_LAG = ((0.0,) * (len(LAG_BOUNDS_S) + 1), 0.0)
 
 
 class RouterService:
@@ -59,7 +70,11 @@ class RouterService:
         self.settings = settings
         self._on_started = on_started
         self._catalog = load_catalog()
-        read = read_fleet(settings.fleet, self._catalog)
+        read = read_fleet(settings.fleet, self._catalog, settings.endpoints)
+        _check_memory(read, settings.knobs)
+        keys = ScopeKeys(_secret(settings.scope_secret))
+        self._snapshots = _snapshots(settings, keys)
+        hasher = ScopedHashes(keys)
         clients = None if settings.clients is None else load_clients(settings.clients)
         self.metrics = RouterMetrics()
         self.log = None if settings.log is None else LogWriter(settings.log, settings.knobs.log.writer())
@@ -67,9 +82,10 @@ class RouterService:
         kinds = fleet_kinds([read.fleet], self._catalog)
         self.model = guarded_model(promoted_model(self.store), kinds, onward=self.log)
         self.slot = self.model.slot
+        self.goodput = GoodputListener(lambda tenant: self.live.state.tiers.get(tenant, NO_TIER))
         self.live = build_live(
             read.fleet,
-            read.endpoints,
+            read.endpoints.rows,
             LiveSettings(
                 policy=settings.policy,
                 policy_settings=settings.policy_settings,
@@ -79,23 +95,37 @@ class RouterService:
                 states=settings.knobs.reports,
                 seed=settings.knobs.seed,
                 lease_base=secrets.randbits(22) << 40,
+                flow=settings.make_flow(),
             ),
             digest=read.digest,
             predictor=self.model.guard,
-            hasher=ScopedHashes(ScopeKeys(_secret(settings.scope_secret))),
+            hasher=hasher,
+            index=PrefixIndex(max(len(read.endpoints.rows), 1), settings.knobs.prefix_index),
             # Without a store there is nothing that could drift.
             sink=self.log if self.store is None else self.model.watch,
             listeners=self._listeners(),
             on_state=log_change(lambda row: self.live.core.table.specs[row].endpoint_id),
         )
-        if settings.plan is not None:
-            self._apply_plan(read_plan(settings.plan))
         self.server = RouterServer(self.live, Authenticator(clients), settings.listen, settings.knobs.server)
         lag = self.metrics.histogram("event_loop_lag_seconds")
         self.server.on_lag = lag.observe
         self._give_metrics()
-        self.followed = self._followed(read)
-        self._engines: EngineFeeds | None = None
+        self.parts = Followed(
+            settings,
+            self._catalog,
+            self.live,
+            self.server.servicer,
+            hasher,
+            self.store,
+            self.slot,
+            read.endpoints,
+        )
+        if settings.public_prefixes is not None:
+            self.parts.apply_public(load_public_prefixes(settings.public_prefixes))
+        if settings.plan is not None:
+            self.parts.apply_plan(read_plan(settings.plan))
+        self.followed = self.parts.files()
+        self.engines: EngineFeeds | None = None
         self._stop = asyncio.Event()
         self._reload = asyncio.Event()
 
@@ -113,20 +143,25 @@ class RouterService:
         Raises:
             SettingError: An address cannot be bound.
         """
+        warm_up()
         page = self._metrics_page()
         tasks: list[asyncio.Task[None]] = []
         try:
             await self.server.start()
-            self._engines = EngineFeeds(self.live, self.settings.knobs.scrape, self.settings.knobs.seed)
-            self._engines.apply(self.live.state.fleet.endpoints)
+            engines = self._follow_engines()
             tasks = [
                 asyncio.create_task(follow(self.followed, self.settings.follow_s, self._told)),
                 asyncio.create_task(self._reload_when_asked()),
             ]
+            if self._snapshots is not None:
+                period_s = self.settings.knobs.index_snapshot.period_s
+                tasks.append(asyncio.create_task(self._snapshots.keep(engines.events, period_s)))
             self._on_started(self.server.address, None if page is None else self._page_address(page))
             await self._stop.wait()
             LOG.info("draining", extra={"open_leases": len(self.live.leases)})
             left = await self.server.drain()
+            if self._snapshots is not None:
+                await self._snapshots.write(engines.events)
             LOG.info("stopped", extra={"open_leases": left})
             return left
         finally:
@@ -134,8 +169,8 @@ class RouterService:
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
-            if self._engines is not None:
-                await self._engines.close()
+            if self.engines is not None:
+                await self.engines.close()
             if page is not None:
                 page.close()
             if self.log is not None:
@@ -148,9 +183,17 @@ class RouterService:
         loop.add_signal_handler(signal.SIGINT, self.stop)
         loop.add_signal_handler(signal.SIGHUP, self.reload)
 
+    def _follow_engines(self) -> EngineFeeds:
+        saved = () if self._snapshots is None else self._snapshots.read()
+        knobs = self.settings.knobs
+        engines = self.engines = EngineFeeds(self.live, knobs.scrape, knobs.seed, saved)
+        engines.apply(self.parts.engines.engines)
+        self.parts.on_engines = lambda read: engines.apply(read.engines)
+        return engines
+
     def _listeners(self) -> list[LiveListener]:
         knobs = self.settings.knobs
-        found: list[LiveListener] = [MetricsListener(self.metrics, self.settings.policy)]
+        found: list[LiveListener] = [MetricsListener(self.metrics, self.settings.policy), self.goodput]
         if knobs.span_share:
             found.append(span_listener(knobs.span_share, knobs.seed))
         return found
@@ -159,16 +202,28 @@ class RouterService:
         metrics, log = self.metrics, self.log
         metrics.add_source(lambda: live_samples(self.live))
         metrics.add_source(lambda: call_samples(self.server.servicer))
-        metrics.add_source(lambda: [] if self._engines is None else feed_samples(self._engines))
+        metrics.add_source(lambda: [] if self.engines is None else feed_samples(self.engines))
+        metrics.add_source(lambda: reload_samples(self.followed))
+        metrics.add_source(lambda: goodput_samples(self.goodput.book))
+        desk = self.live.desk
+        if isinstance(desk, FlowDesk):
+            metrics.add_source(lambda: flow_samples(desk, self.live.state.fleet, metrics.tenant))
+        metrics.add_histogram_source("kv_event_lag_seconds", self._kv_event_lag)
         if log is not None:
             metrics.add_source(lambda: log_samples(log.report))
+
+    def _kv_event_lag(self) -> tuple[Iterable[float], float]:
+        return NO_LAG if self.engines is None else self.engines.events.lag()
+
+    def _status(self) -> dict[str, Any]:
+        return service_status(self.settings, self.followed, self.live)
 
     def _metrics_page(self) -> MetricsPage | None:
         if not self.settings.metrics_listen:
             return None
         host, port = split_address(self.settings.metrics_listen, "metrics_listen")
         try:
-            return serve_metrics(self.metrics, host, port)
+            return serve_metrics(self.metrics, host, port, self._status)
         except OSError as error:
             raise InputError(
                 f"cannot listen there: {error.strerror}",
@@ -179,73 +234,6 @@ class RouterService:
     def _page_address(self, page: MetricsPage) -> str:
         host, _ = split_address(self.settings.metrics_listen, "metrics_listen")
         return f"http://{host}:{page.port}/metrics"
-
-    def _followed(self, read: ReadFleet) -> list[WatchedFile[Any]]:
-        settings = self.settings
-        files: list[WatchedFile[Any]] = [
-            WatchedFile(
-                "fleet",
-                settings.fleet,
-                lambda path: read_fleet(path, self._catalog),
-                self._apply_fleet,
-                lambda found: found.digest,
-                read.digest,
-            )
-        ]
-        if settings.plan is not None:
-            files.append(
-                WatchedFile(
-                    "plan",
-                    settings.plan,
-                    read_plan,
-                    self._apply_plan,
-                    lambda p: p.plan_id,
-                    self.live.serving.plan_id,
-                )
-            )
-        if self.store is not None:
-            store = self.store
-            files.append(
-                WatchedFile(
-                    "model",
-                    store.root / "CURRENT",
-                    lambda _: store.load(),
-                    self._apply_model,
-                    lambda found: found.version,
-                    self.slot.version,
-                )
-            )
-        if settings.clients is not None:
-            files.append(
-                WatchedFile(
-                    "clients",
-                    settings.clients,
-                    load_clients,
-                    self._apply_clients,
-                    lambda c: f"{len(c)} clients",
-                    "",
-                )
-            )
-        return files
-
-    def _apply_fleet(self, read: ReadFleet) -> None:
-        state = next_fleet_state(self.live, read.fleet, read.digest, self.settings.knobs.fleet())
-        self.live.apply_fleet(state, read.endpoints)
-        if self._engines is not None:
-            self._engines.apply(read.fleet.endpoints)
-
-    def _apply_plan(self, plan: PlanDocument) -> None:
-        name = self.live.state.fleet.name
-        if plan.fleet != name:
-            raise InputError("a plan of another fleet", field="fleet", value=plan.fleet, expected=name)
-        self.live.apply_plan(plan)
-
-    def _apply_model(self, predictor: LatencyPredictor) -> None:
-        self.slot.reload(lambda: predictor)
-        self.live.model_changed()
-
-    def _apply_clients(self, clients: tuple[Any, ...]) -> None:
-        self.server.servicer.authenticator = Authenticator(clients)
 
     async def _reload_when_asked(self) -> None:
         while True:
@@ -276,3 +264,24 @@ def promoted_model(store: ModelStore | None) -> LatencyPredictor:
 
 def _secret(path: Path | None) -> bytes:
     return secrets.token_bytes(32) if path is None else read_file(path, "scope_secret").strip()
+
+
+def _check_memory(read: ReadFleet, knobs: Knobs) -> None:
+    """Refuse an index that could not fit, and tell its bound."""
+    bound, warnings = check_index_memory(read.endpoints.rows, read.fleet, knobs.prefix_index.max_bytes)
+    for warning in warnings:
+        LOG.warning("prefix index: %s", warning)
+    if bound is not None:
+        LOG.info("prefix index: at most %.0f MiB for %d blocks", bound.total_bytes / 2**20, bound.entries)
+
+
+def _snapshots(settings: ServiceSettings, keys: ScopeKeys) -> IndexSnapshots | None:
+    if settings.index_snapshot is None:
+        return None
+    if settings.scope_secret is None:
+        raise SettingError(
+            "is of no use to the next process, which would draw another secret",
+            field="index_snapshot",
+            expected="a scope secret too",
+        )
+    return IndexSnapshots(settings.index_snapshot, scheme_of(keys))

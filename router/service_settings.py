@@ -23,9 +23,12 @@ from router.policies.settings import Checked, Setting, above, whole
 from router.prefix.index import PrefixIndexSettings
 from router.scrape import ScrapeSettings
 from router.server_settings import ListenSettings, ServerLimits
+from router.slomax.registry import MakeFlow, flow_factory
 from router.wire_request import WireLimits
 
 BOOK = RuleBook(rules={}, annotations=True)
+NO_FLOW = "none"
+"""In place of the name of a flow control: there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +108,8 @@ class ServiceSettings:
         public_prefixes: Prompt beginnings that tenants share; ``None`` = none.
         index_snapshot: Where the prefix index is kept for the next process; ``None`` = nowhere.
         metrics_listen: ``HOST:PORT`` of the metrics page; empty = none.
+        flow: Flow control in front of the router; ``none`` = every request is decided on at once.
+        flow_settings: Settings of it that differ from its defaults.
         follow_s: How often files are looked at.
     """
 
@@ -121,9 +126,23 @@ class ServiceSettings:
     metrics_listen: str = ""
     policy: str = "tokenpilot"
     policy_settings: Mapping[str, Setting] = field(default_factory=dict)
+    flow: str = "slomax"
+    flow_settings: Mapping[str, Setting] = field(default_factory=dict)
     knobs: Knobs = field(default_factory=Knobs)
     follow_s: float = 1.0
     given: Given = field(default_factory=Given)
+
+    def make_flow(self) -> MakeFlow | None:
+        """What makes the flow control; ``None`` = none.
+
+        Raises:
+            SettingError: Its name or a setting is wrong.
+        """
+        if self.flow == NO_FLOW:
+            if self.flow_settings:
+                raise SettingError("no flow control, so nothing to set", field="flow_settings")
+            return None
+        return flow_factory(self.flow, self.flow_settings)
 
 
 def read_knobs(path: Path) -> tuple[Knobs, frozenset[str]]:

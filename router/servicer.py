@@ -12,18 +12,19 @@ import grpc
 from router.auth import Authenticator, Client
 from router.call_gate import CallGate, CallRefusedError, caller, still_wanted
 from router.explain import explain_route
+from router.flow_desk import FlowDesk
 from router.lease_reports import ReportResult
 from router.live import LiveRouter
 from router.pb.v1 import router_pb2 as pb
 from router.pb.v1 import router_pb2_grpc as rpc
 from router.server_settings import ServerLimits
+from router.turn import Turn
+from router.unverified import UnverifiedSources, source_of
 from router.watch_events import watch_event
 from router.wire_request import InvalidRequestError
 
 Context: TypeAlias = Any
 """``grpc.aio.ServicerContext``, which carries no types."""
-Admit = Callable[[pb.RouteRequest, Client], Awaitable[None]]
-"""Waits until a request may be decided on, for a flow control in front of the router."""
 AnswerT = TypeVar("AnswerT")
 YIELD_EVERY = 64
 """Reports taken in a row before others get the event loop."""
@@ -36,11 +37,15 @@ class RouterServicer(rpc.RouterServicer):
         live: The router.
         authenticator: Knows the callers.
         limits: Bounds.
-        admit: Flow control; ``None`` = every request is decided on at once.
+        desk: Flow control; ``None`` = every request is decided on at once.
     """
 
     def __init__(
-        self, live: LiveRouter, authenticator: Authenticator, limits: ServerLimits, admit: Admit | None = None
+        self,
+        live: LiveRouter,
+        authenticator: Authenticator,
+        limits: ServerLimits,
+        desk: FlowDesk | None = None,
     ) -> None:
         self.live = live
         self.authenticator = authenticator
@@ -49,7 +54,10 @@ class RouterServicer(rpc.RouterServicer):
         self.streams = CallGate(limits.concurrent_streams, "streams")
         self.ended: Counter[tuple[str, str]] = Counter()
         """Calls that have ended, by method and gRPC status; those that the client cancelled are not told."""
-        self._admit = admit
+        self.waiting = CallGate(limits.waiting_calls, "waiting calls")
+        """Calls that wait for their turn; they do not count among ``calls``."""
+        self.unverified = UnverifiedSources(limits.unverified_per_s)
+        self._turn = None if desk is None else Turn(desk, self.waiting)
         self._changed = asyncio.Event()
         live.serving.on_change.append(self._wake_watchers)
 
@@ -57,13 +65,14 @@ class RouterServicer(rpc.RouterServicer):
         """Where should this request go?"""
         try:
             with self.calls.enter():
-                client = caller(self.authenticator, "Route", context)
-                if self._admit is not None:
-                    await self._admit(request, client)
+                client = self._caller("Route", context)
                 still_wanted(context)
-                reply = self.live.route(request, client.tenant, client.name)
-                self.ended["Route", "OK"] += 1
-                return reply
+                if self._turn is None:
+                    reply = self.live.route(request, client.tenant, client.name)
+            if self._turn is not None:
+                reply = await self._turn.reply(request, client.tenant, client.name, context.time_remaining())
+            self.ended["Route", "OK"] += 1
+            return reply
         except (CallRefusedError, InvalidRequestError) as error:
             await self._fail("Route", context, error)
 
@@ -71,7 +80,7 @@ class RouterServicer(rpc.RouterServicer):
         """Several requests in one call, decided in order."""
         try:
             with self.calls.enter():
-                client = caller(self.authenticator, "RouteBatch", context)
+                client = self._caller("RouteBatch", context)
                 most = self.limits.batch_requests
                 if len(request.requests) > most:
                     message = (
@@ -90,12 +99,14 @@ class RouterServicer(rpc.RouterServicer):
         """The same on one stream. With a flow control, replies come as their turn comes."""
         try:
             with self.streams.enter():
-                client = caller(self.authenticator, "RouteStream", context)
-                if self._admit is None:
+                client = self._caller("RouteStream", context)
+                if self._turn is None:
                     async for request in requests:
                         yield self._reply(request, client)
                 else:
-                    async for reply in _in_parallel(requests, self._admitted(client), self.limits.stream_window):
+                    async for reply in _in_parallel(
+                        requests, self._in_turn(client, context), self.limits.stream_window
+                    ):
                         yield reply
                 self.ended["RouteStream", "OK"] += 1
         except CallRefusedError as error:
@@ -106,7 +117,7 @@ class RouterServicer(rpc.RouterServicer):
         counts = dict.fromkeys(ReportResult, 0)
         try:
             with self.streams.enter():
-                client = caller(self.authenticator, "Report", context)
+                client = self._caller("Report", context)
                 taken = 0
                 async for event in events:
                     counts[self.live.reports.take(event, client.name, self.live.clock())] += 1
@@ -126,7 +137,7 @@ class RouterServicer(rpc.RouterServicer):
         """Why would this request go where it would go?"""
         try:
             with self.calls.enter():
-                client = caller(self.authenticator, "Explain", context)
+                client = self._caller("Explain", context)
                 still_wanted(context)
                 explained = explain_route(self.live, request.request, client.tenant)
                 self.ended["Explain", "OK"] += 1
@@ -142,7 +153,7 @@ class RouterServicer(rpc.RouterServicer):
         """What serves now, then each change; a slow reader gets the newest state, not every step."""
         try:
             with self.streams.enter():
-                caller(self.authenticator, "Watch", context)
+                self._caller("Watch", context)
                 serving = self.live.serving
                 seen = serving.revision
                 yield watch_event(self.live, "snapshot")
@@ -172,13 +183,31 @@ class RouterServicer(rpc.RouterServicer):
         except InvalidRequestError as error:
             return self.live.invalid(request.request_id, error)
 
-    def _admitted(self, client: Client) -> Callable[[pb.RouteRequest], Awaitable[pb.RouteReply]]:
+    def _in_turn(self, client: Client, context: Context) -> Callable[[pb.RouteRequest], Awaitable[pb.RouteReply]]:
         async def answer(request: pb.RouteRequest) -> pb.RouteReply:
-            if self._admit is not None:
-                await self._admit(request, client)
-            return self._reply(request, client)
+            if self._turn is None:
+                return self._reply(request, client)
+            try:
+                return await self._turn.reply(request, client.tenant, client.name, context.time_remaining())
+            except InvalidRequestError as error:
+                return self.live.invalid(request.request_id, error)
 
         return answer
+
+    def _caller(self, method: str, context: Context) -> Client:
+        """The verified client of a call; callers whose identity does not hold are limited by where they come from.
+
+        Nothing is charged to a tenant for them.
+        """
+        try:
+            return caller(self.authenticator, method, context)
+        except CallRefusedError as error:
+            if error.code is grpc.StatusCode.UNAUTHENTICATED:
+                wait_s = self.unverified.take(source_of(context.peer()), self.live.clock())
+                if wait_s > 0:
+                    message = f"too many calls without valid credentials; try again in {wait_s:.0f} s"
+                    raise CallRefusedError(grpc.StatusCode.RESOURCE_EXHAUSTED, message) from error
+            raise
 
     def _wake_watchers(self) -> None:
         self._changed.set()

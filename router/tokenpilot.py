@@ -22,24 +22,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from data.types import IntArray
-from models.base import FeatureMatrix, LatencyPredictor, Prediction
+from data.types import IntArray, Slo
+from models.base import LatencyPredictor
+from models.feature_rows import put_rows
 from models.features import INDEX
 from models.physics import PriorPredictor, PriorSettings
 from models.signals import SignalSettings
 from router.candidate_features import CandidateFeatures
+from router.endpoints import EndpointTable
 from router.pilot_decision import CandidateScore, LastDecision, Scored, candidate_score, last_decision
-from router.pilot_score import (
-    allowed_s,
-    completion_s,
-    eviction_s,
-    expected_tokens,
-    harm_s,
-    meets_targets,
-)
+from router.pilot_score import PRICE, SCORE, ScoreArguments, score_arguments, score_parts, worth_of
+from router.pilot_stages import FirstStage, near_best, second_stage
 from router.policies.base import PolicyBase, PolicyContext, PolicyEntry
 from router.policies.settings import Checked, above, at_least, between, whole
+from router.prefix import EventPrefixIndex
 from router.types import FleetView, RouteRequest
+
+_HIT_AND_AGE = (INDEX["hit_tokens"], INDEX["metrics_age_s"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,20 +87,33 @@ class TokenPilot(PolicyBase):
         self.settings = settings
         self.predictor: LatencyPredictor = context.predictor or PriorPredictor()
         self.last_decision: LastDecision | None = None
-        self._prior = PriorPredictor(prior)
+        self._first = FirstStage(PriorPredictor(prior), settings.forest_candidates, settings.forest_holders)
         self._features = CandidateFeatures(context.table, self.predictor.codes, signals)
+        if len(context.table):
+            self._warm_up(context.table)
 
     def choose(self, request: RouteRequest, candidates: IntArray, view: FleetView) -> int:
-        """The candidate with the greatest score (6), near ties as the module says."""
-        features = self._rows(request, candidates, view)
-        keep = self._first_stage(request, candidates, features, view)
-        if keep is None:
-            scored = self._second_stage(request, candidates, features, view)
+        """The candidate with the greatest score (6), near ties as the module says.
+
+        The prior's answers, too, go through the whole score. Ranked by completion time alone, the best one of 60
+        was left out four times as often: beyond a target a second is worth far more than below it.
+        """
+        hits = view.hit_tokens_at(request, candidates)
+        building = self._features.arguments(request, candidates, hits, view, self.predictor.codes)
+        features, rows, arguments = building[-1], candidates, self._score_arguments(request)
+        if len(candidates) <= self.settings.forest_candidates + self.settings.forest_holders:
+            put_rows(*building)
         else:
-            scored = self._second_stage(request, candidates[keep], features[keep], view)
-        best = self.pick(self._near_best(request, scored))
-        self.last_decision = last_decision(request, scored, best, len(candidates))
-        return int(scored.rows[best])
+            keep = self._first.kept(building, view.rtt_s, hits, arguments)
+            features, rows = features.take(keep, axis=0), candidates.take(keep)
+        prediction = self.predictor.predict(features)
+        near, newest_age_s = second_stage(
+            features, prediction, view.rtt_s, rows, _HIT_AND_AGE, self.settings.near_tie, arguments
+        )
+        best = self.pick(near)
+        chosen = int(rows[best])
+        self.last_decision = last_decision(request, chosen, prediction, best, newest_age_s, len(candidates))
+        return chosen
 
     def explain(self, request: RouteRequest, candidates: IntArray, view: FleetView) -> list[CandidateScore]:
         """Every candidate's features, predictions and parts of the score, best first.
@@ -109,81 +121,30 @@ class TokenPilot(PolicyBase):
         All candidates go through the predictor here. Nothing is changed and nothing drawn: of several near ties
         with the same prefix the first is marked as chosen.
         """
-        scored = self._second_stage(request, candidates, self._rows(request, candidates, view), view)
-        chosen = int(self._near_best(request, scored)[0])
-        order = np.argsort(-scored.score, kind="stable").tolist()
-        return [candidate_score(scored, position, position == chosen) for position in order]
+        hits, codes = view.hit_tokens_at(request, candidates), self.predictor.codes
+        features = self._features.build(request, candidates, hits, view, codes)
+        prediction, rtt_s = self.predictor.predict(features), view.rtt_s[candidates]
+        parts = score_parts(features, prediction, rtt_s, self._score_arguments(request))
+        near = near_best(parts[SCORE], parts[PRICE], hits, self.settings.near_tie, worth_of(request))
+        order = np.argsort(-parts[SCORE], kind="stable").tolist()
+        scored = Scored(candidates, features, prediction, rtt_s, parts)
+        return [candidate_score(scored, position, position == near[0]) for position in order]
 
-    def _rows(self, request: RouteRequest, candidates: IntArray, view: FleetView) -> FeatureMatrix:
-        hits = view.hit_tokens(request)[candidates]
-        return self._features.build(request, candidates, hits, view, self.predictor.codes)
+    def _warm_up(self, table: EndpointTable) -> None:
+        """Compile both stages, which the first decision should not wait for."""
+        request = RouteRequest(0, "", "", "", "", 1, 1, 1.0, (), 1, "", Slo())
+        rows, rtt_s, arguments = np.arange(1), np.zeros(len(table)), self._score_arguments(request)
+        view = FleetView(0.0, table, EventPrefixIndex(len(table)), rtt_s)
+        building = self._features.arguments(request, rows, np.zeros(1), view, self.predictor.codes)
+        self._first.warm_up(building, rtt_s, arguments)
+        features = building[-1]
+        second_stage(features, PriorPredictor().predict(features), rtt_s, rows, _HIT_AND_AGE, 0.0, arguments)
 
-    def _first_stage(
-        self, request: RouteRequest, candidates: IntArray, features: FeatureMatrix, view: FleetView
-    ) -> IntArray | None:
-        """Positions worth a full prediction: the best by the prior and the longest holders; ``None`` = all.
-
-        The prior's answers go through the whole score. Ranked by completion time alone, the best one of 60 was
-        left out four times as often: beyond a target a second is worth far more than below it.
-        """
-        most, holders = self.settings.forest_candidates, self.settings.forest_holders
-        if len(candidates) <= most + holders:
-            return None
-        guess = self._scored(request, candidates, features, self._prior.predict(features), view)
-        keep: IntArray = np.argpartition(-guess.score, most)[:most]
-        hits = features[:, INDEX["hit_tokens"]]
-        if holders and hits.any():
-            keep = np.union1d(keep, np.argpartition(-hits, holders)[:holders])
-        return keep
-
-    def _second_stage(
-        self, request: RouteRequest, rows: IntArray, features: FeatureMatrix, view: FleetView
-    ) -> Scored:
-        """The score of ``rows`` by the predictor."""
-        return self._scored(request, rows, features, self.predictor.predict(features), view)
-
-    def _scored(
-        self,
-        request: RouteRequest,
-        rows: IntArray,
-        features: FeatureMatrix,
-        prediction: Prediction,
-        view: FleetView,
-    ) -> Scored:
-        """Equation (6) for ``rows``."""
+    def _score_arguments(self, request: RouteRequest) -> ScoreArguments:
         settings = self.settings
-        middle = prediction.median_column
-        rtt = view.rtt_s[rows]
-        done = completion_s(request, rtt, prediction.ttft_s[:, middle], prediction.tpot_s[:, middle])
-        meets = meets_targets(request, prediction, rtt, settings.least_spread)
-        harm = harm_s(request, features)
-        seconds = done + settings.harm_price * harm + settings.eviction_price * eviction_s(features)
-        worth = request.weight * expected_tokens(request)
-        value = worth * meets
-        price = worth * settings.delay_price / allowed_s(request) * seconds
-        return Scored(
-            rows=rows,
-            features=features,
-            prediction=prediction,
-            rtt_s=rtt,
-            meets=meets,
-            completion_s=done,
-            harm_s=harm,
-            value=value,
-            price=price,
-            score=value - price,
+        return score_arguments(
+            request, settings.delay_price, settings.harm_price, settings.eviction_price, settings.least_spread
         )
-
-    def _near_best(self, request: RouteRequest, scored: Scored) -> IntArray:
-        """Positions of the longest prefix holders among the near ties of the best."""
-        best = int(scored.score.argmax())
-        worth = request.weight * expected_tokens(request)
-        # With loose targets all prices are small against the worth, and only they tell candidates apart.
-        margin = self.settings.near_tie * min(worth, float(scored.price[best]))
-        near = np.flatnonzero(scored.score >= scored.score[best] - margin)
-        hits = scored.features[near, INDEX["hit_tokens"]]
-        longest: IntArray = near[hits == hits.max()]
-        return longest
 
 
 ENTRY = PolicyEntry(

@@ -76,6 +76,14 @@ class FleetView:
         hits: FloatArray = np.minimum(blocks * float(request.block_tokens), request.input_tokens - 1.0)
         return hits
 
+    def hit_tokens_at(self, request: RouteRequest, rows: IntArray) -> FloatArray:
+        """``hit_tokens`` of the endpoints ``rows`` alone."""
+        if not request.block_hashes:
+            return np.zeros(len(rows))
+        blocks = self.prefixes.matched_blocks(request.block_hashes).take(rows)
+        hits: FloatArray = np.minimum(blocks * float(request.block_tokens), request.input_tokens - 1.0)
+        return hits
+
 
 class Policy(Protocol):
     """Picks one endpoint for a request.

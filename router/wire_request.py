@@ -6,19 +6,24 @@ with a reason of the closed list. Messages name fields and limits, never the con
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from typing import NamedTuple, Protocol
 
 from data.fleet.types import Fleet, Model, Tenant
 from data.types import RefusalReason
 from router.class_lengths import ClassLengths
 from router.pb.v1 import router_pb2 as pb
 from router.policies.settings import Checked, whole
+from router.prefix_scope import MediaSpan
+from router.prompt import GivenHashes, HashedPrompt, Prompt, PromptHasher
 from router.slomax.classify import Classifier, ClassQuestion
 from router.types import RouteRequest
 
+UNNAMED_KIND, OTHER_KIND = "unnamed", "other"
+API_KINDS = ("chat", "completions", "responses", "messages", "embeddings", UNNAMED_KIND, OTHER_KIND)
+"""Kinds of API that are told apart; what a caller makes up counts as ``other``."""
+_NAMES = ("request_id", "session_id", "adapter", "cache_scope", "media_digest", "task_type", "api_kind")
+"""Fields of callers' own words, whose length is bounded."""
 MOST_TOKENS = 2**31 - 1
 """Largest length that the log's columns hold."""
 
@@ -33,6 +38,7 @@ class WireLimits(Checked):
         block_hashes: Most block hashes.
         name_bytes: Longest id or name.
         avoid_endpoints: Most endpoints to avoid.
+        media: Most images and the like.
     """
 
     prompt_tokens: int = whole(1, 16_000_000)
@@ -40,6 +46,7 @@ class WireLimits(Checked):
     block_hashes: int = whole(0, 250_000)
     name_bytes: int = whole(1, 128)
     avoid_endpoints: int = whole(0, 64)
+    media: int = whole(0, 256)
 
 
 class InvalidRequestError(Exception):
@@ -55,57 +62,6 @@ class RefusedError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
-    """What block hashes are made from.
-
-    Attributes:
-        tenant: Verified tenant: prefixes of tenants stay apart.
-        token_ids: Little-endian uint32; empty where the caller sent hashes.
-        block_hashes: Little-endian uint64; empty where the caller sent token ids.
-        block_tokens: Tokens in a block.
-        engine_hashes: The caller's hashes are the engine's own.
-    """
-
-    model: str
-    tenant: str
-    adapter: str
-    cache_scope: str
-    media_digest: str
-    token_ids: bytes
-    block_hashes: bytes
-    block_tokens: int
-    engine_hashes: bool = False
-
-
-class HashedPrompt(NamedTuple):
-    """What the prefix index and the engine need to know of a prompt.
-
-    Attributes:
-        blocks: One chained 64-bit hash for each full block.
-        cache_salt: What the engine must be given so that it keeps the same scopes apart; empty = nothing.
-    """
-
-    blocks: tuple[int, ...] = ()
-    cache_salt: str = ""
-
-
-class PromptHasher(Protocol):
-    """Turns prompts into the hashes that the prefix index is asked for."""
-
-    def hashed(self, prompt: Prompt) -> HashedPrompt:
-        """Its hashes and its salt."""
-        ...
-
-
-class GivenHashes:
-    """Takes the caller's hashes as they are and knows nothing of token ids."""
-
-    def hashed(self, prompt: Prompt) -> HashedPrompt:
-        """The caller's block hashes, no salt."""
-        return HashedPrompt(struct.unpack(f"<{len(prompt.block_hashes) // 8}Q", prompt.block_hashes))
-
-
-@dataclass(frozen=True, slots=True)
 class Asked:
     """A request as the core decides on it, and what the answer needs beside."""
 
@@ -115,7 +71,7 @@ class Asked:
     named: bool
     """The caller gave an id, so asking the same again is recognised."""
     avoid: tuple[str, ...]
-    api_kind: str = ""
+    api_kind: str = UNNAMED_KIND
 
 
 class WireReader:
@@ -160,6 +116,7 @@ class WireReader:
             InvalidRequestError: A field is wrong.
             RefusedError: An unknown tenant or model.
         """
+        token_ids = asked.token_ids  # each access to such a field copies it
         self._check_names(asked)
         tenant_name = bound_tenant or asked.tenant
         tenant = self._tenants.get(tenant_name)
@@ -170,11 +127,11 @@ class WireReader:
             raise RefusedError(RefusalReason.UNKNOWN_MODEL, "the fleet file names no such model version")
         if asked.origin and asked.origin not in self._sites:
             raise InvalidRequestError("origin: no such site; leave it empty for the router's own")
-        input_tokens = self._input_tokens(asked)
+        input_tokens = self._input_tokens(asked, len(token_ids))
         budget = asked.output_budget or max(model.context_limit_tokens - input_tokens, 1)
         if budget > MOST_TOKENS:
             raise InvalidRequestError(f"output_budget: {budget} is above {MOST_TOKENS}")
-        prompt = self._prompt(asked, tenant_name, model, input_tokens)
+        prompt = self._prompt(asked, token_ids, tenant_name, model, input_tokens)
         hashed = HashedPrompt() if prompt is None else self.hasher.hashed(prompt)
         question = ClassQuestion(tenant_name, input_tokens, budget, asked.task_type, asked.workload_class)
         classified = self._classifier.classify(question)
@@ -201,7 +158,7 @@ class WireReader:
             hashed.cache_salt,
             bool(asked.request_id),
             tuple(asked.avoid_endpoints),
-            asked.api_kind,
+            _api_kind(asked.api_kind),
         )
 
     def renumbered(self, asked: Asked) -> Asked:
@@ -211,15 +168,7 @@ class WireReader:
 
     def _check_names(self, asked: pb.RouteRequest) -> None:
         most = self.limits.name_bytes
-        for field in (
-            "request_id",
-            "session_id",
-            "adapter",
-            "cache_scope",
-            "media_digest",
-            "task_type",
-            "api_kind",
-        ):
+        for field in _NAMES:
             value = getattr(asked, field)
             if value and len(value.encode()) > most:
                 raise InvalidRequestError(f"{field}: longer than {most} bytes")
@@ -230,9 +179,8 @@ class WireReader:
         if not 0.0 <= asked.queue_ttl_s < float("inf"):
             raise InvalidRequestError("queue_ttl_s: must be 0 or more, and finite")
 
-    def _input_tokens(self, asked: pb.RouteRequest) -> int:
-        """Length of the prompt, from the field or the token ids; both must agree."""
-        size = len(asked.token_ids)
+    def _input_tokens(self, asked: pb.RouteRequest, size: int) -> int:
+        """Length of the prompt, from the field or the ``size`` bytes of token ids; both must agree."""
         if size % 4:
             raise InvalidRequestError(f"token_ids: {size} bytes are no whole number of uint32")
         ids = size // 4
@@ -248,12 +196,15 @@ class WireReader:
             raise InvalidRequestError(f"input_tokens: {tokens} is not within 1 to {self.limits.prompt_tokens}")
         return tokens
 
-    def _prompt(self, asked: pb.RouteRequest, tenant: str, model: Model, tokens: int) -> Prompt | None:
+    def _prompt(
+        self, asked: pb.RouteRequest, token_ids: bytes, tenant: str, model: Model, tokens: int
+    ) -> Prompt | None:
         """The part that prefixes are known by; ``None`` if the caller gave nothing of the prompt."""
-        size = len(asked.block_hashes)
+        block_hashes = asked.block_hashes
+        size = len(block_hashes)
         if size % 8:
             raise InvalidRequestError(f"block_hashes: {size} bytes are no whole number of uint64")
-        if size and asked.token_ids:
+        if size and token_ids:
             raise InvalidRequestError("give token_ids or block_hashes, not both")
         if size // 8 > self.limits.block_hashes:
             raise InvalidRequestError(
@@ -264,7 +215,7 @@ class WireReader:
             raise InvalidRequestError(
                 f"block_hashes: {size // 8} full blocks of {block_tokens} tokens are above the prompt's {tokens}"
             )
-        if not size and not asked.token_ids:
+        if not size and not token_ids:
             return None
         return Prompt(
             model=model.key,
@@ -272,11 +223,26 @@ class WireReader:
             adapter=asked.adapter,
             cache_scope=asked.cache_scope,
             media_digest=asked.media_digest,
-            token_ids=asked.token_ids,
-            block_hashes=asked.block_hashes,
+            media=self._media(asked, tokens),
+            token_ids=token_ids,
+            block_hashes=block_hashes,
             block_tokens=block_tokens,
             engine_hashes=model.engine.block_hashes == "engine",
         )
+
+    def _media(self, asked: pb.RouteRequest, tokens: int) -> tuple[MediaSpan, ...]:
+        if not asked.media:
+            return ()
+        if len(asked.media) > self.limits.media:
+            raise InvalidRequestError(f"media: more than {self.limits.media}")
+        if asked.media_digest:
+            raise InvalidRequestError("give media or media_digest, not both")
+        for number, media in enumerate(asked.media):
+            if not media.digest or len(media.digest.encode()) > self.limits.name_bytes:
+                raise InvalidRequestError(f"media[{number}].digest: must have 1 to {self.limits.name_bytes} bytes")
+            if not media.tokens or media.first_token + media.tokens > tokens:
+                raise InvalidRequestError(f"media[{number}]: must lie within the prompt of {tokens} tokens")
+        return tuple(MediaSpan(media.digest, media.first_token, media.tokens) for media in asked.media)
 
     def _number(self, tenant: str, request_id: str) -> int:
         """A 63-bit number that stands for the caller's id in the log; all attempts of a request share it."""
@@ -285,3 +251,9 @@ class WireReader:
             return self.next_number
         digest = blake2b(f"{tenant}\0{request_id}".encode(), digest_size=8).digest()
         return int.from_bytes(digest, "little") >> 1
+
+
+def _api_kind(given: str) -> str:
+    if not given:
+        return UNNAMED_KIND
+    return given if given in API_KINDS else OTHER_KIND

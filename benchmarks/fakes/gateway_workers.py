@@ -45,8 +45,8 @@ class Count:
     async def middleware(
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
-        """Count posts."""
-        if request.method != "POST":
+        """Count requests for answers; what else gateways post is not served by an engine."""
+        if request.method != "POST" or not request.path.endswith("/completions"):
             return await handler(request)
         self.taken += 1
         self.inflight += 1

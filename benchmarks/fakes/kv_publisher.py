@@ -46,6 +46,10 @@ class KvPublisher:
         self._router.close(0)
         self._context.term()
 
+    def publish_at(self, address: str) -> None:
+        """Publish at another address too."""
+        self._pub.bind(address)
+
     async def stored(
         self, hashes: Sequence[int], tokens: Sequence[int], block_tokens: int, salt: str = ""
     ) -> None:

@@ -15,6 +15,15 @@ Hashes = Sequence[int] | npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True, slots=True)
+class Media:
+    """An image, sound or video in a prompt: its identifier as the engine names it, and where its tokens lie."""
+
+    digest: str
+    first_token: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
 class Query:
     """One request that needs a place. Give ``token_ids`` or ``block_hashes``, or only ``input_tokens``.
 
@@ -25,7 +34,8 @@ class Query:
         token_ids: The prompt; it is hashed in the router and kept nowhere.
         block_hashes: Chained 64-bit hashes of its full blocks of ``block_tokens`` tokens.
         queue_ttl_s: Longest wait in the router's queue; 0 = the class's own limit.
-        api_kind: Kind of API that the prompt came by, such as ``chat``.
+        media: Images and the like in the prompt, with their places.
+        api_kind: Kind of API that the prompt came by, one of ``router.wire_request.API_KINDS``.
     """
 
     model: str
@@ -47,6 +57,7 @@ class Query:
     avoid_endpoints: tuple[str, ...] = ()
     queue_ttl_s: float = 0.0
     api_kind: str = ""
+    media: tuple[Media, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +127,7 @@ def to_wire(query: Query) -> pb.RouteRequest:
         avoid_endpoints=query.avoid_endpoints,
         queue_ttl_s=query.queue_ttl_s,
         api_kind=query.api_kind,
+        media=[pb.Media(digest=m.digest, first_token=m.first_token, tokens=m.tokens) for m in query.media],
     )
 
 

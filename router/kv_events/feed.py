@@ -93,6 +93,12 @@ class Feed:
             if sequence >= self.next_sequence or self.replay_from is not None:
                 self.receive(sequence, payload, now_s)
 
+    def catch_up(self) -> None:
+        """Ask for whatever came after the known number (warm restart); without one there is nothing to ask for."""
+        if self.next_sequence is not None:
+            self.replay_from = self.next_sequence
+            self.state = FeedState.REPLAYING
+
     def restart(self) -> None:
         """The endpoint is a new incarnation: everything about the old one is forgotten together."""
         self.events.clear()

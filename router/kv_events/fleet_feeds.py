@@ -34,8 +34,8 @@ class FleetFeeds:
     Args:
         index: Where the blocks go.
         subscriber: Receives the messages.
-        on_stored: Sees the row and each stored event before it is applied, for parity checks; ``None`` saves the
-            decoding of tokens where only engine hashes are used.
+        on_stored: Sees the row and each stored event before it is applied, for parity checks of token ids. Rows
+            where only engine hashes are used are left out: their tokens are not even decoded.
     """
 
     def __init__(
@@ -60,11 +60,15 @@ class FleetFeeds:
         A row that listens already begins anew.
         """
         self.disconnect(row)
-        seen = None if self._on_stored is None else partial(self._on_stored, row)
+        seen = None
+        if self._on_stored is not None and settings.hash_source == "tokens":
+            seen = partial(self._on_stored, row)
         events = RowEvents(self._index, row, settings, on_stored=seen)
         feed, dropped = Feed(events), None
         if saved is not None:
             feed, dropped = restore_row(self._index, events, saved, incarnation)
+            # The engine may be silent from now on, but need not have been while nobody listened.
+            feed.catch_up()
         self._connected[row] = _Connected(feed, endpoint_id, incarnation)
         self._subscriber.add(feed, source)
         return dropped

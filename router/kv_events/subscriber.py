@@ -122,6 +122,8 @@ class KvEventSubscriber:
         loop = asyncio.get_running_loop()
         loop.add_reader(link.descriptor, self._drain, link)
         link.again = loop.call_soon(self._drain, link)
+        if feed.replay_from is not None:
+            link.replay = loop.create_task(self._replay(link))
         if self._looking is None:
             self._looking = loop.call_later(settings.look_s, self._look)
 
@@ -139,7 +141,7 @@ class KvEventSubscriber:
 
     def warming(self) -> list[int]:
         """Rows whose history has not been seen through yet."""
-        return [row for row, link in self._links.items() if link.feed.warming]
+        return [row for row, link in list(self._links.items()) if link.feed.warming]
 
     async def close(self) -> None:
         """Stop receiving altogether."""

@@ -93,7 +93,7 @@ class PrefixIndex:
 
     def memory_bytes(self) -> int:
         """Bytes allocated by the table and by the approximate mode of all rows."""
-        return self._table.memory_bytes() + sum(lru.memory_bytes() for lru in self._lru.values())
+        return self._table.memory_bytes() + sum(lru.memory_bytes() for lru in list(self._lru.values()))
 
     def resident(self, row: int) -> int:
         """Blocks held by one row."""

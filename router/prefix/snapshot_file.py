@@ -112,6 +112,8 @@ def write_snapshot(path: Path, rows: Sequence[RowSnapshot], scheme: str) -> int:
     )
     digest, aside, size = hashlib.blake2b(digest_size=DIGEST_BYTES), path.with_name(path.name + ".tmp"), 0
     with aside.open("wb") as file:
+        # Hashes of an engine are not keyed: whoever holds a prompt could find it here.
+        os.fchmod(file.fileno(), 0o600)
         for part in _parts(header, rows):
             digest.update(part)
             size += file.write(part)

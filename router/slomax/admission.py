@@ -60,11 +60,10 @@ class Admission:
         request = item.request
         return self._queues.ahead_s(request.model, self._queues.rank(request.workload_class)) / max(rows, 1)
 
-    def full(self, item: Waiting, rows: int) -> RefusalReason | None:
-        """Whether the queue has no room for a request; ``rows`` endpoints may serve it."""
+    def full(self, item: Waiting, wait_s: float) -> RefusalReason | None:
+        """Whether the queue has no room for a request that would wait ``wait_s``."""
         settings, request = self._settings, item.request
         queue = self._queues.queue(request.model, request.workload_class)
-        wait_s = self.wait_s(item, rows)
         full = (
             queue.requests >= settings.queue_requests
             or queue.tokens + request.input_tokens > settings.queue_tokens
@@ -72,16 +71,15 @@ class Admission:
         )
         return RefusalReason.QUEUE_FULL if full else None
 
-    def hopeless(self, item: Waiting, ttft_s: float, rows: int, now_s: float) -> RefusalReason | None:
+    def hopeless(self, item: Waiting, ttft_s: float, wait_s: float, now_s: float) -> RefusalReason | None:
         """Whether a request of a class that refuses the late ones has too little chance to make it.
 
         Args:
             item: The request.
             ttft_s: Its least predicted TTFT once its turn has come.
-            rows: Endpoints that may serve it.
+            wait_s: Predicted time until then.
             now_s: The clock.
         """
-        wait_s = self.wait_s(item, rows)
         least = self._settings.refuse_below * self._caution.get(item.request.tenant, 1.0)
         return RefusalReason.OVERLOADED if self.meets(item, wait_s, ttft_s, now_s) < least else None
 

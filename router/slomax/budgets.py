@@ -4,8 +4,6 @@ A request reserves its prompt and its whole output budget at once, in every limi
 parallel requests cannot use more than the bucket holds, and a refused one changes no counter. At its end what it
 did not use goes back. A reservation that nobody settles keeps its tokens spent, but gives its place among the
 concurrent ones back after the lease time.
-
-Traffic whose sender is not verified has budgets of its own, one a source, and touches no tenant's.
 """
 
 from __future__ import annotations
@@ -16,13 +14,12 @@ from dataclasses import dataclass
 
 from data.fleet.types import Tenant
 from router.slomax.bucket import Bucket
+from router.slomax.limits import Limits, limits_of
 from router.slomax.settings import SloMaxSettings
 from router.slomax.types import BudgetStatus
 
 Key = tuple[int, int]
 """Request and attempt."""
-MAX_SOURCES = 10_000
-"""Unverified sources that are remembered; the least recently seen are forgotten first."""
 
 
 @dataclass(slots=True)
@@ -39,13 +36,19 @@ class TenantBudget:
 
     __slots__ = ("concurrent", "in_flight", "name", "requests", "reserved_tokens", "tokens")
 
-    def __init__(self, tenant: Tenant, burst_s: float, now_s: float) -> None:
-        self.name = tenant.name
-        self.tokens = _bucket(tenant.tokens_per_s_budget, burst_s, now_s)
-        self.requests = _bucket(tenant.requests_per_s_budget, burst_s, now_s)
-        self.concurrent = tenant.concurrent_budget
+    def __init__(self, name: str, limits: Limits, burst_s: float, now_s: float) -> None:
+        self.name = name
+        self.tokens = _bucket(limits.tokens_per_s, burst_s, now_s)
+        self.requests = _bucket(limits.requests_per_s, burst_s, now_s)
+        self.concurrent = limits.concurrent
         self.in_flight = 0
         self.reserved_tokens = 0.0
+
+    def set_limits(self, limits: Limits, burst_s: float, now_s: float) -> None:
+        """Other limits of the same tenant; levels stay, within the new bursts."""
+        self.tokens = _reshaped(self.tokens, limits.tokens_per_s, burst_s, now_s)
+        self.requests = _reshaped(self.requests, limits.requests_per_s, burst_s, now_s)
+        self.concurrent = limits.concurrent
 
     def wait_s(self, tokens: float, now_s: float) -> float:
         """Seconds until a request of ``tokens`` would be let in: 0 = now, infinite = never."""
@@ -86,15 +89,28 @@ class Budgets:
 
     Args:
         tenants: The fleet's.
-        settings: Burst, lease time, rate of unverified sources.
+        settings: Burst, lease time.
         now_s: The clock.
     """
 
     def __init__(self, tenants: Iterable[Tenant], settings: SloMaxSettings, now_s: float) -> None:
         self._settings = settings
-        self._accounts = {one.name: TenantBudget(one, settings.budget_burst_s, now_s) for one in tenants}
+        self._accounts: dict[str, TenantBudget] = {}
+        self.set_tenants(tenants, now_s)
         self._open: OrderedDict[Key, Reservation] = OrderedDict()
-        self._sources: OrderedDict[str, Bucket] = OrderedDict()
+
+    def set_tenants(self, tenants: Iterable[Tenant], now_s: float) -> None:
+        """Other tenants or limits; what is reserved stays, and a tenant that stays keeps its level."""
+        burst_s, old = self._settings.budget_burst_s, self._accounts
+        self._accounts = {}
+        for tenant in tenants:
+            limits = limits_of(tenant, self._settings.budget_share)
+            account = old.get(tenant.name)
+            if account is None:
+                account = TenantBudget(tenant.name, limits, burst_s, now_s)
+            else:
+                account.set_limits(limits, burst_s, now_s)
+            self._accounts[tenant.name] = account
 
     def reserve(self, key: Key, tenant: str, tokens: float, now_s: float) -> float:
         """Reserve ``tokens`` (prompt and whole output budget) and one request for an attempt, or nothing at all.
@@ -133,21 +149,6 @@ class Budgets:
             del opened[key]
             held.account.settle(held.tokens, held.tokens, now_s)
 
-    def admit_unverified(self, source: str, now_s: float) -> float:
-        """Let one request of an unverified source try to prove who it is; gives the seconds to wait, 0 = go on."""
-        sources = self._sources
-        bucket = sources.get(source)
-        if bucket is None:
-            rate = self._settings.unverified_per_s
-            bucket = sources[source] = Bucket(rate, max(rate, 1.0), now_s)
-            if len(sources) > MAX_SOURCES:
-                sources.popitem(last=False)
-        sources.move_to_end(source)
-        wait_s = bucket.covered_in_s(1.0, now_s)
-        if wait_s <= 0.0:
-            bucket.take(1.0, now_s)
-        return wait_s
-
     def status(self, now_s: float) -> tuple[BudgetStatus, ...]:
         """Every tenant's budgets, by name."""
         self.expire(now_s)
@@ -157,7 +158,17 @@ class Budgets:
 def _bucket(rate_per_s: float | None, burst_s: float, now_s: float) -> Bucket | None:
     if rate_per_s is None:
         return None
-    return Bucket(rate_per_s, max(rate_per_s * burst_s, 1.0), now_s)
+    bucket = Bucket(rate_per_s, max(rate_per_s * burst_s, 1.0), now_s)
+    if rate_per_s == 0:
+        bucket.take(bucket.burst, now_s)
+    return bucket
+
+
+def _reshaped(bucket: Bucket | None, rate_per_s: float | None, burst_s: float, now_s: float) -> Bucket | None:
+    new = _bucket(rate_per_s, burst_s, now_s)
+    if bucket is None or new is None:
+        return new
+    return bucket.reshaped(new.rate_per_s, new.burst, now_s)
 
 
 def _status(account: TenantBudget, now_s: float) -> BudgetStatus:
@@ -170,4 +181,5 @@ def _status(account: TenantBudget, now_s: float) -> BudgetStatus:
         requests_per_s=None if requests is None else requests.rate_per_s,
         reserved_tokens=account.reserved_tokens,
         in_flight=account.in_flight,
+        concurrent=account.concurrent,
     )

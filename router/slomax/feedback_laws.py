@@ -1,23 +1,28 @@
 """The four control laws of the feedback. Each is a small state that one call moves by one bounded step.
 
 (1) Admission: below the band the share is cut in proportion to the attainment, above it is raised by steps that
-    grow while they succeed. A raise that failed makes the next one wait twice as long, so that under a constant
-    load the changes die out instead of going back and forth.
+    grow while they succeed and stay small near the share at which one failed. A raise that failed is taken back,
+    and the next one waits twice as long, so that under a constant load the changes die out instead of going back
+    and forth.
 (2) Capacity: an average of measured over planned Goodput, published with a dead band and a largest step.
 (3) Debt: guarantee less delivered, forgotten exponentially, never below 0 nor above its full effect.
-(4) Repeats: limited to a budget once they come in floods *and* targets are missed; released when the flood is over,
-    not when the targets are met again: else the release would bring it back.
+(4) Repeats: limited to a budget once they come in floods *and* targets are missed; released when the flood is
+    over, not when the targets are met again: else the release would bring it back.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 from router.slomax.feedback_settings import FeedbackSettings
 
+Judgement = Literal["changed", "judged", "unclear"]
+"""The share changed; nothing to change; or the evidence says neither and is kept until there is more."""
 RAISE_GROWTH = 1.5
-LOAD_FELL = 0.9
+NO_CEILING = 2.0
+LOAD_FELL = 0.85
 """A load below this share of the load at the last cut ends the wait for the next raise."""
 
 
@@ -31,6 +36,8 @@ def toward(value: float, target: float, most_step: float, band: float) -> float:
 
 def blend(value: float, sample: float, dt_s: float, tau_s: float) -> float:
     """Exponential average after ``dt_s`` seconds of ``sample``."""
+    if dt_s <= 0.0:
+        return value
     return sample + (value - sample) * math.exp(-dt_s / tau_s)
 
 
@@ -44,6 +51,8 @@ class Admission:
         wait: Judgements above the band until it.
         backoff: What a failed raise sets ``wait`` to.
         raised: Whether the last change was a raise.
+        before: Share before the last raise.
+        ceiling: Share at which a raise last failed; near it raises are small. ``NO_CEILING`` if none did.
         load_at_cut: Offered tokens/s at the last cut.
     """
 
@@ -52,38 +61,52 @@ class Admission:
     wait: int = 0
     backoff: int = 1
     raised: bool = False
+    before: float = 1.0
+    ceiling: float = NO_CEILING
     load_at_cut: float = 0.0
 
-    def step(self, attainment: float, load: float, settings: FeedbackSettings) -> bool:
-        """Judge one window; gives whether the share changed.
+    def step(self, attainment: float, load: float, settings: FeedbackSettings, margin: float = 0.0) -> Judgement:
+        """Judge one window.
 
         Args:
             attainment: Share of the ended requests that met their targets.
             load: Offered tokens/s, refused ones included.
             settings: Bands and steps.
+            margin: Uncertainty of the attainment: it must be outside the band by more than this.
         """
-        if attainment < settings.attain_low:
-            return self._cut(attainment, load, settings)
-        if attainment < settings.attain_high or self.share >= 1.0:
-            return False
+        if attainment + margin < settings.attain_low:
+            return "changed" if self._cut(attainment, load, settings) else "judged"
+        if attainment - margin < settings.attain_high:
+            return "unclear"
+        if self.share >= 1.0:
+            return "judged"
         if load < LOAD_FELL * self.load_at_cut:
-            self.wait, self.backoff = 0, 1
+            self.wait, self.backoff, self.ceiling = 0, 1, NO_CEILING
         if self.wait > 0:
             self.wait -= 1
-            return False
+            return "judged"
+        if self.share >= self.ceiling:
+            self.ceiling = NO_CEILING
         step = max(self.raise_by, settings.least_raise)
-        self.share = min(self.share + step, 1.0)
+        if self.share + step >= self.ceiling:
+            step = settings.least_raise
+        self.before, self.share = self.share, min(self.share + step, 1.0)
         self.raise_by = min(step * RAISE_GROWTH, settings.most_raise)
         self.raised = True
         if self.share >= 1.0:
             self.backoff = 1
-        return True
+        return "changed"
 
     def _cut(self, attainment: float, load: float, settings: FeedbackSettings) -> bool:
+        lowest = max(self.share * (1.0 - settings.most_cut), settings.admission_floor)
         if self.raised:
             self.backoff = min(2 * self.backoff, settings.most_backoff)
-        wanted = self.share * max(attainment / settings.attain_high, 1.0 - settings.most_cut)
-        cut = max(wanted, settings.admission_floor)
+            self.ceiling = self.share
+            # A large raise has left a queue behind: the share goes below what was good before, until it is served.
+            beyond = max(self.share - self.before - settings.least_raise, 0.0)
+            cut = max(self.before - beyond, lowest)
+        else:
+            cut = max(self.share * attainment / settings.attain_high, lowest)
         changed = cut != self.share
         self.share, self.raise_by, self.raised = cut, settings.least_raise, False
         self.wait, self.load_at_cut = self.backoff, load

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from data.fleet.types import Fleet
 from data.types import FloatArray, IntArray, Outcome, RefusalReason
 from router.slomax.admission import Admission
+from router.slomax.appraisal import Appraisal
 from router.slomax.budgets import Budgets
 from router.slomax.context import FlowContext
-from router.slomax.fair_queue import FairQueue
-from router.slomax.gate import Gate
+from router.slomax.gate import ANY_TIME_S, Gate
 from router.slomax.queues import Queues, Quotas
 from router.slomax.refusals import Refusals
 from router.slomax.settings import SloMaxSettings
@@ -32,8 +34,6 @@ from router.types import RouteRequest
 LOOK_AGAIN_S = 0.25
 """While anybody waits the gate is looked at this often at least: a report may have opened it."""
 LEAST_WAKE_S = 0.002
-BOOSTS = 3
-"""Returns that make a request more urgent, at most."""
 
 
 @dataclass(slots=True)
@@ -59,15 +59,14 @@ class SloMax:
         self.settings = settings or SloMaxSettings()
         self.context = context
         fleet, now_s = context.fleet, context.now_s
-        tightest = min((kind.slo.tpot_s for kind in fleet.classes if kind.slo.tpot_s is not None), default=None)
-        self._gate = Gate(context.table, self.settings, tightest, now_s)
+        self._gate = Gate(context.table, self.settings, _tightest_tpot_s(fleet), now_s)
         self._queues = Queues(fleet, self.settings, now_s)
         self.budgets = Budgets(fleet.tenants, self.settings, now_s)
         self._refusals = Refusals(np.random.default_rng([context.seed, 0x510]))
         self._admission = Admission(fleet, self.settings, self._queues)
+        self._appraisal = Appraisal(context, self.settings, self._gate, self._admission)
         self._sent: dict[tuple[int, int], Sent] = {}
         self._chosen: tuple[tuple[int, int], FloatArray, bool] | None = None
-        self._tickets = 0
 
     def offer(self, arrival: Arrival, now_s: float) -> Verdict:
         """Refuse, let through at once, or queue; a refusal changes no counter."""
@@ -77,8 +76,8 @@ class SloMax:
         rows = self.context.candidates(request)
         if not len(rows):
             return self._refusals.refuse(self.context.reason(request))
-        prefill = self._prefill_s(request)
-        item = self._waiting(arrival, rows, prefill)
+        prefill = self._appraisal.prefill_s(request)
+        item = self._appraisal.entry(arrival, rows, prefill)
         if item.expires_s <= now_s:
             return self._refusals.refuse(
                 RefusalReason.EXPIRED, self._queues.ahead_s(request.model, 99) / len(rows)
@@ -87,9 +86,11 @@ class SloMax:
         rank = self._queues.rank(request.workload_class)
         if self._queues.undisturbed(request.model, rank):
             self._gate.refresh(now_s)
-            go = self._within_target(item, self._gate.open_rows(rows, item, rank), prefill, now_s)
+            go = self._open_rows(item, rows, rank, prefill, now_s)
+        queue_s = 0.0
         if go is None or not len(go):
-            refused = self._hopeless_or_full(item, rows, prefill, now_s)
+            queue_s = self._admission.wait_s(item, len(rows))
+            refused = self._hopeless_or_full(item, rows, prefill, queue_s, now_s)
             if refused is not None:
                 return refused
         wait_s = self.budgets.reserve(_key(request), request.tenant, _worst_tokens(request), now_s)
@@ -99,7 +100,7 @@ class SloMax:
             self._leaves(item, prefill, by_floor=False, now_s=now_s)
             return Admitted(go)
         self._queues.add(item)
-        return Queued(item.ticket, self._admission.wait_s(item, len(rows)))
+        return Queued(item.ticket, queue_s)
 
     def cancel(self, ticket: int, now_s: float) -> bool:
         """Take a waiting request out at once."""
@@ -107,7 +108,7 @@ class SloMax:
         if found is None:
             return False
         self._queues.remove(found[0])
-        self.budgets.settle(_key(found[0].request), 0.0, now_s)
+        self.budgets.undo(_key(found[0].request), now_s)
         return True
 
     def next(self, now_s: float) -> Ready | Dropped | None:
@@ -141,7 +142,7 @@ class SloMax:
         if self._chosen is not None and self._chosen[0] == key:
             _, prefill, long = self._chosen
         else:
-            prefill = self._prefill_s(request)
+            prefill = self._appraisal.prefill_s(request)
             long = bool(prefill[endpoint] >= self.settings.long_prefill_s)
         bound = request.slo.tpot_s is not None
         self._sent[key] = Sent(endpoint, long, bound)
@@ -172,57 +173,51 @@ class SloMax:
         """Put a new capacity split in force; who waits stays in place."""
         self._queues.set_quotas(quotas, now_s)
 
+    def endpoint_reset(self, endpoint: int) -> None:
+        """Another engine, or none, stands in a row: what was sent there no longer weighs on it."""
+        self._gate.reset(endpoint)
+        self._sent = {key: sent for key, sent in self._sent.items() if sent.row != endpoint}
+
+    def set_fleet(
+        self, fleet: Fleet, now_s: float, again: Callable[[RouteRequest], RouteRequest | None]
+    ) -> list[int]:
+        """Another fleet file: who waits keeps its ticket and place, budgets keep their level."""
+        waiting = [item for item, _ in self._queues.items.values()]
+        self._queues = self._queues.renewed(fleet, now_s)
+        self.budgets.set_tenants(fleet.tenants, now_s)
+        self._gate.set_target(_tightest_tpot_s(fleet))
+        self.context = replace(self.context, fleet=fleet)
+        self._admission = Admission(fleet, self.settings, self._queues)
+        self._appraisal = self._appraisal.renewed(self.context, self._admission)
+        gone = []
+        for item in waiting:
+            request = again(item.request)
+            if request is None:
+                self.budgets.undo(_key(item.request), now_s)
+                gone.append(item.ticket)
+            else:
+                self._queues.add(self._appraisal.again(item, request))
+        return gone
+
     def status(self, now_s: float) -> FlowStatus:
         """What waits, and the state of every budget."""
         return FlowStatus(self._queues.status(now_s, len(self.context.table)), self.budgets.status(now_s))
 
-    def _prefill_s(self, request: RouteRequest) -> FloatArray:
-        every = np.arange(len(self.context.table))
-        return self._gate.prefill_s(every, request.input_tokens, self.context.hit_tokens(request))
-
-    def _waiting(self, arrival: Arrival, rows: IntArray, prefill: FloatArray) -> Waiting:
-        request = arrival.request
-        own_s = float(prefill[rows].min()) if len(rows) < len(prefill) else float(prefill.min())
-        self._tickets += 1
-        item = Waiting(
-            ticket=self._tickets,
-            request=request,
-            arrived_s=arrival.arrived_s,
-            due_s=0.0,
-            expires_s=arrival.arrived_s + self._admission.ttl_s(request.workload_class, arrival.ttl_s),
-            work=self._work(request, own_s, rows),
-            prefill_s=own_s,
-            long=own_s >= self.settings.long_prefill_s,
-        )
-        boost_s = self.settings.boost_s * min(request.attempt, BOOSTS)
-        item.due_s = self._admission.latest_start_s(item, self._spare_s(request, rows)) - boost_s
-        return item
-
-    def _work(self, request: RouteRequest, own_s: float, rows: IntArray) -> float:
-        uncached = own_s / float(self.context.table.p1[rows].min())
-        return max(uncached + self.settings.decode_price * request.expected_output_tokens, 1.0)
-
-    def _spare_s(self, request: RouteRequest, rows: IntArray) -> float:
-        """Round trip and one step of an idle engine: what passes besides the prefill, at the best."""
-        table = self.context.table
-        rtt = float(self.context.rtt_s(request.origin)[rows].min())
-        return rtt + float((table.d0 + table.host_overhead)[rows].min())
-
     def _hopeless_or_full(
-        self, item: Waiting, rows: IntArray, prefill: FloatArray, now_s: float
+        self, item: Waiting, rows: IntArray, prefill: FloatArray, queue_s: float, now_s: float
     ) -> Refused | None:
-        reason = self._admission.full(item, len(rows))
+        reason = self._admission.full(item, queue_s)
         if reason is None and self._refuses_late(item):
             self._gate.refresh(now_s)
             ttft = self._gate.ttft_s(rows, prefill[rows]) + self.context.rtt_s(item.request.origin)[rows]
-            reason = self._admission.hopeless(item, float(ttft.min()), len(rows), now_s)
+            reason = self._admission.hopeless(item, float(ttft.min()), queue_s, now_s)
         if reason is None:
             return None
-        return self._refusals.refuse(reason, self._admission.wait_s(item, len(rows)))
+        return self._refusals.refuse(reason, queue_s)
 
     def _next_of(self, model: str, now_s: float) -> Ready | Dropped | None:
         """The next of one model; a round ends when one was sent, dropped or put behind, or with none."""
-        tried: set[int] = set()
+        tried: set[tuple[int, int]] = set()
         while True:
             for queue, item, by_floor in self._queues.turns(model, now_s):
                 if item.due_s < now_s and not item.late:
@@ -231,36 +226,36 @@ class SloMax:
                     if self.settings.demote:
                         self._demote(item)
                         break
-                if item.ticket in tried or not self._gate.any_open(item, queue.rank):
+                rank = 0 if by_floor else queue.rank  # the floor is a promise: no lower ceiling holds it back
+                if (item.ticket, rank) in tried or not self._gate.any_open(item, rank):
                     continue
-                tried.add(item.ticket)
-                found = self._try(queue, item, by_floor, now_s)
+                tried.add((item.ticket, rank))
+                found = self._try(item, rank, by_floor, now_s)
                 if found is not None:
                     return found
             else:
                 return None
 
-    def _try(self, queue: FairQueue, item: Waiting, by_floor: bool, now_s: float) -> Ready | None:
+    def _try(self, item: Waiting, rank: int, by_floor: bool, now_s: float) -> Ready | None:
         request = item.request
-        rows = self._gate.open_rows(self.context.candidates(request), item, queue.rank)
+        rows = self.context.candidates(request)
         if not len(rows):
             return None
-        prefill = self._prefill_s(request)
-        go = self._within_target(item, rows, prefill, now_s)
+        prefill = self._appraisal.prefill_s(request)
+        go = self._open_rows(item, rows, rank, prefill, now_s)
         if not len(go):
             return None
         self._queues.remove(item, served=True)
         self._leaves(item, prefill, by_floor, now_s)
         return Ready(item.ticket, request, go, now_s - item.arrived_s)
 
-    def _within_target(self, item: Waiting, go: IntArray, prefill: FloatArray, now_s: float) -> IntArray:
-        """Those of the open rows ``go`` that are predicted to meet the TTFT target, while it can be met at all."""
-        target = item.request.slo.ttft_s
-        if item.late or target is None or not len(go) or item.due_s < now_s:
-            return go
-        left_s = self.settings.ttft_margin * (target - (now_s - item.arrived_s))
-        ttft = self._gate.ttft_s(go, prefill[go]) + self.context.rtt_s(item.request.origin)[go]
-        return go[ttft <= left_s]
+    def _open_rows(self, item: Waiting, rows: IntArray, rank: int, prefill: FloatArray, now_s: float) -> IntArray:
+        """Rows that can take it now and are predicted to meet its TTFT target, while that can be met at all."""
+        target, left_s = item.request.slo.ttft_s, ANY_TIME_S
+        if not item.late and target is not None and item.due_s >= now_s:
+            left_s = self.settings.ttft_margin * (target - (now_s - item.arrived_s))
+        rtt_s = self.context.rtt_s(item.request.origin)
+        return self._gate.open_rows(rows, item, rank, prefill, rtt_s, left_s)
 
     def _leaves(self, item: Waiting, prefill: FloatArray, by_floor: bool, now_s: float) -> None:
         self._queues.sent(item.request, item.work, item.late, by_floor, now_s)
@@ -280,6 +275,10 @@ class SloMax:
         rows = max(len(self.context.candidates(request)), 1)
         after_s = self._queues.ahead_s(request.model, queue.rank) / rows
         return Dropped(item.ticket, request, self._refusals.refuse(reason, after_s), now_s - item.arrived_s)
+
+
+def _tightest_tpot_s(fleet: Fleet) -> float | None:
+    return min((kind.slo.tpot_s for kind in fleet.classes if kind.slo.tpot_s is not None), default=None)
 
 
 def _key(request: RouteRequest) -> tuple[int, int]:

@@ -22,12 +22,13 @@ import numpy as np
 
 from data.types import FloatArray, IntArray
 from router.endpoints import EndpointTable
+from router.slomax.gate_kernels import LEAST_DUTY, UNPACED, least_of, look, open_mask, picked, prefill_into
 from router.slomax.settings import SloMaxSettings
 from router.slomax.waiting import Waiting
 from router.types import BoolArray
 
-HEAD_FLOOR = 0.1
-"""Share of the backlog that is left at least, however long the first one has been worked on."""
+ANY_TIME_S = float("inf")
+"""In place of the time that is left, for a request that no TTFT target binds."""
 
 
 class Gate:
@@ -44,12 +45,12 @@ class Gate:
         n = len(table)
         self._table = table
         self._settings = settings
-        self._tpot_s = None if tpot_s is None or not settings.pace else settings.tpot_margin * tpot_s
+        self.set_target(tpot_s)
         self._paced_s = now_s
         self._level = np.full(n, settings.pace_burst_s)
         self._free = np.zeros(n, dtype=bool)
         self._idle = np.ones(n, dtype=bool)
-        self._masks: dict[tuple[int, bool, bool], BoolArray] = {}
+        self._masks: dict[tuple[int, bool, bool], tuple[BoolArray, bool]] = {}
         self.backlog_s: FloatArray = np.zeros(n)
         self.step_s: FloatArray = np.zeros(n)
         self.long = np.zeros(n)
@@ -57,37 +58,63 @@ class Gate:
         self.bound = np.zeros(n)
         """Requests with a TPOT target in flight at each endpoint."""
 
+    def set_target(self, tpot_s: float | None) -> None:
+        """Another tightest TPOT target; see the class."""
+        self._tpot_s = (
+            UNPACED if tpot_s is None or not self._settings.pace else self._settings.tpot_margin * tpot_s
+        )
+
     def refresh(self, now_s: float) -> None:
         """Take in the table as it is now."""
         table, settings = self._table, self._settings
         if len(table) > len(self._level):
             self._grow(len(table) - len(self._level))
-        waits = table.waiting_prefill_s
-        spent = np.where(table.inflight_uncached_tokens > 0, now_s - table.prefill_since_s, 0.0)
-        left = np.maximum(waits - spent, HEAD_FLOOR * waits)
-        self.backlog_s = np.maximum(left, 0.5 * (spent - waits))  # (1)
-        seen = np.fmax(table.running + table.waiting + table.sent_since_report, table.inflight)
-        reported = table.kv_use * table.kv_capacity_tokens + table.sent_uncached_since_report
-        kv = np.where(reported == reported, reported, table.inflight_tokens)
-        self.step_s = table.d0 + table.d1 * table.decoding + table.d2 * kv + table.host_overhead  # (4)
-        self._free = (seen < table.max_seqs) & (kv < settings.kv_ceiling * table.kv_capacity_tokens)
-        self._idle = table.inflight <= 0
+        look(
+            now_s,
+            max(now_s - self._paced_s, 0.0),
+            self._tpot_s,
+            settings.pace_burst_s,
+            settings.kv_ceiling,
+            table.waiting_prefill_s,
+            table.prefill_since_s,
+            table.inflight_uncached_tokens,
+            table.inflight,
+            table.inflight_tokens,
+            table.decoding,
+            table.running,
+            table.waiting,
+            table.kv_use,
+            table.sent_since_report,
+            table.sent_uncached_since_report,
+            table.kv_capacity_tokens,
+            table.max_seqs,
+            table.d0,
+            table.d1,
+            table.d2,
+            table.host_overhead,
+            self.backlog_s,
+            self.step_s,
+            self._level,
+            self._free,
+            self._idle,
+        )
+        self._paced_s = max(now_s, self._paced_s)
         self._masks.clear()
-        self._pace(now_s)
 
     def _grow(self, rows: int) -> None:
         """The table has got more rows."""
         self._level = np.append(self._level, np.full(rows, self._settings.pace_burst_s))
-        self.long = np.append(self.long, np.zeros(rows))
-        self.bound = np.append(self.bound, np.zeros(rows))
+        self._free = np.append(self._free, np.zeros(rows, dtype=bool))
+        self._idle = np.append(self._idle, np.ones(rows, dtype=bool))
+        self.backlog_s, self.step_s, self.long, self.bound = (
+            np.append(column, np.zeros(rows)) for column in (self.backlog_s, self.step_s, self.long, self.bound)
+        )
 
-    def _pace(self, now_s: float) -> None:
-        if self._tpot_s is None:
-            return
-        duty = np.minimum(np.maximum(1.0 - self.step_s / self._tpot_s, 0.05), 1.0)  # (5)
-        gained = self._level + (now_s - self._paced_s) * duty
-        self._level = np.minimum(gained, self._settings.pace_burst_s)
-        self._paced_s = max(now_s, self._paced_s)
+    def reset(self, row: int) -> None:
+        """Another engine stands in ``row``: nothing of ours is there."""
+        if row < len(self._level):
+            self._level[row] = self._settings.pace_burst_s
+            self.long[row] = self.bound[row] = 0.0
 
     def ceiling_s(self, rank: int) -> float:
         """Backlog below which a class of that rank may send; falls from class to class."""
@@ -95,43 +122,75 @@ class Gate:
 
     def any_open(self, item: Waiting, rank: int) -> bool:
         """Whether any endpoint at all is open to such a request: a quick first look, before the hard filters."""
-        return bool(self._mask(rank, item.request.slo.tpot_s is not None, item.long).any())
+        return self._mask(item, rank)[1]
 
-    def open_rows(self, rows: IntArray, item: Waiting, rank: int) -> IntArray:
-        """Those of ``rows`` that are open to a request of a class of that rank."""
-        if item.long and self._reserve_used(rows):
+    def open_rows(
+        self,
+        rows: IntArray,
+        item: Waiting,
+        rank: int,
+        prefill_s: FloatArray,
+        rtt_s: FloatArray,
+        left_s: float = ANY_TIME_S,
+    ) -> IntArray:
+        """Those of ``rows`` that are open to a request.
+
+        Args:
+            rows: Endpoints that may serve it.
+            item: The request.
+            rank: Place of its class.
+            prefill_s: Its prefill time at every endpoint of the table.
+            rtt_s: Its round trip to every endpoint.
+            left_s: Its predicted TTFT must be within this.
+        """
+        mask, any_open = self._mask(item, rank)
+        if not any_open or (item.long and self._reserve_used(rows)):
             return rows[:0]
-        return rows[self._mask(rank, item.request.slo.tpot_s is not None, item.long)[rows]]
+        return picked(rows, mask, left_s, self.backlog_s, prefill_s, self.step_s, rtt_s)
 
-    def _mask(self, rank: int, bound: bool, long: bool) -> BoolArray:
+    def _mask(self, item: Waiting, rank: int) -> tuple[BoolArray, bool]:
         """What is open to a kind of request, but for the reserve; the same until the next refresh."""
-        key = rank, bound, long
-        mask = self._masks.get(key)
-        if mask is None:
-            mask = self._free & (self.backlog_s < self.ceiling_s(rank))
-            if self._tpot_s is not None:
-                paced = self._level > 0
-                mask &= paced if bound else paced | (self.bound == 0)
-            if long:
-                mask &= self.long < self._settings.long_at_once
-            mask |= self._idle
-            self._masks[key] = mask
-        return mask
+        bound, long = item.request.slo.tpot_s is not None, item.long
+        found = self._masks.get((rank, bound, long))
+        if found is None:
+            mask = np.empty(len(self._level), dtype=bool)
+            most_long = float(self._settings.long_at_once) if long else ANY_TIME_S
+            any_open = open_mask(
+                self.ceiling_s(rank),
+                self._tpot_s > UNPACED,
+                bound,
+                most_long,
+                self.backlog_s,
+                self._level,
+                self.bound,
+                self.long,
+                self._free,
+                self._idle,
+                mask,
+            )
+            found = self._masks[rank, bound, long] = mask, bool(any_open)
+        return found
 
     def _reserve_used(self, rows: IntArray) -> bool:
         """Whether as many of ``rows`` carry a long prefill as may."""
         most = max(int(len(rows) * (1.0 - self._settings.reserve)), 1)
         return int(np.count_nonzero(self.long[rows])) >= most
 
-    def prefill_s(self, rows: IntArray, input_tokens: int, hits: FloatArray) -> FloatArray:
-        """Equation (2) for each of ``rows``."""
-        table = self._table
-        uncached = input_tokens - hits
-        seconds: FloatArray = uncached * (table.p1[rows] + table.p2[rows] * (hits + 0.5 * uncached))
+    def prefill_s(self, input_tokens: int, hits: FloatArray) -> FloatArray:
+        """Equation (2) for every endpoint."""
+        seconds = np.empty(len(hits))
+        prefill_into(float(input_tokens), hits, self._table.p1, self._table.p2, seconds)
         return seconds
 
+    def least_of(
+        self, rows: IntArray, prefill_s: FloatArray, rtt_s: FloatArray
+    ) -> tuple[float, float, float, float]:
+        """Least prefill time, time per token, round trip and idle step over ``rows`` (not empty)."""
+        table = self._table
+        return least_of(rows, prefill_s, table.p1, rtt_s, table.d0, table.host_overhead)
+
     def ttft_s(self, rows: IntArray, prefill_s: FloatArray) -> FloatArray:
-        """Equation (3) without the round trip."""
+        """Equation (3) without the round trip, ``prefill_s`` at the same rows."""
         seconds: FloatArray = self.backlog_s[rows] + prefill_s + self.step_s[rows]
         return seconds
 
@@ -151,10 +210,10 @@ class Gate:
 
     def wakeup_s(self, now_s: float) -> float:
         """When an overdrawn pace bucket has filled up again; infinite if none is overdrawn."""
-        if self._tpot_s is None:
+        if self._tpot_s <= UNPACED:
             return float("inf")
         behind = self._level <= 0
         if not behind.any():
             return float("inf")
-        duty = np.maximum(1.0 - self.step_s[behind] / self._tpot_s, 0.05)
+        duty = np.maximum(1.0 - self.step_s[behind] / self._tpot_s, LEAST_DUTY)
         return now_s + float((-self._level[behind] / duty).min()) + 1e-3

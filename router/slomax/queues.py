@@ -62,6 +62,16 @@ class Queues:
         self._expiries = WaitingHeap()
         self.items: dict[int, tuple[Waiting, FairQueue]] = {}
 
+    def renewed(self, fleet: Fleet, now_s: float) -> Queues:
+        """Empty queues for another fleet file; quotas stay, and guarantees keep their level."""
+        new = Queues(fleet, self._settings, now_s)
+        new._quotas = self._quotas
+        for key, bucket in new._guarantees.items():
+            before = self._guarantees.get(key)
+            if before is not None:
+                new._guarantees[key] = before.reshaped(bucket.rate_per_s, bucket.burst, now_s)
+        return new
+
     def rank(self, workload_class: str) -> int:
         """Place of a class by tightness, 0 = tightest."""
         return self._ranks[workload_class]
@@ -112,7 +122,11 @@ class Queues:
 
     def ahead_s(self, model: str, rank: int) -> float:
         """Predicted prefill seconds of everything that waits for a model in classes up to ``rank``."""
-        return sum(queue.prefill_s for queue in self._by_model.get(model, ()) if queue.rank <= rank)
+        total = 0.0
+        for queue in self._by_model.get(model, ()):
+            if queue.rank <= rank:
+                total += queue.prefill_s
+        return total
 
     def undisturbed(self, model: str, rank: int) -> bool:
         """Whether a new request of that rank would be served before all that wait for the model."""

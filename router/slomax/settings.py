@@ -30,10 +30,10 @@ class SloMaxSettings(Checked):
         queue_wait_s: Longest predicted wait of a queue that still takes requests.
         refuse_below: Probability to meet its targets below which a class that refuses the hopeless turns a request
             of the standard tier away; half of it for the guaranteed tier, one and a half for best effort.
+        budget_share: Share of each tenant's budgets that this router grants; 1/n with n routers.
         budget_burst_s: A tenant may use this many seconds of its budget at once.
         guarantee_burst_s: The same of its guarantee.
         lease_s: A reservation that nobody settles is given up after this long.
-        unverified_per_s: Requests a second of each unverified source.
         boost_s: A returned request counts as this much more urgent for each return, three times at most.
         demote: Whether requests that can no longer meet their target wait behind all that can.
     """
@@ -55,9 +55,9 @@ class SloMaxSettings(Checked):
     queue_tokens: int = whole(1, 2_000_000_000)
     queue_wait_s: float = above(0.0, 3600.0)
     refuse_below: float = between(0.0, 0.6, 0.1)
+    budget_share: float = between(0.001, 1.0, 1.0)
     budget_burst_s: float = above(0.0, 30.0)
     guarantee_burst_s: float = above(0.0, 10.0)
     lease_s: float = above(0.0, 1800.0)
-    unverified_per_s: float = above(0.0, 10.0)
     boost_s: float = at_least(0.0, 0.5)
     demote: bool = flag(True)

@@ -10,10 +10,11 @@ dispatch must be charged to the endpoint table first.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from data.fleet.types import Fleet
 from data.types import IntArray, Outcome, RefusalReason
 from router.types import RouteRequest
 
@@ -112,6 +113,7 @@ class BudgetStatus:
     requests_per_s: float | None
     reserved_tokens: float
     in_flight: int
+    concurrent: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +162,28 @@ class FlowControl(Protocol):
 
     def abandoned(self, request: RouteRequest, now_s: float) -> None:
         """An admitted or ready request could not be sent after all; what it held is given back."""
+        ...
+
+    def endpoint_reset(self, endpoint: int) -> None:
+        """The endpoint left or came back as another process: nothing that was sent there is in progress."""
+        ...
+
+    def set_quotas(self, quotas: Mapping[tuple[str, str], float], now_s: float) -> None:
+        """Another capacity split, in output tokens/s of (model, class); who waits stays."""
+        ...
+
+    def set_fleet(
+        self, fleet: Fleet, now_s: float, again: Callable[[RouteRequest], RouteRequest | None]
+    ) -> list[int]:
+        """Another fleet file is in force; who waits stays.
+
+        Args:
+            fleet: Its classes and tenants.
+            now_s: The clock.
+            again: Gives a waiting request as it reads under the new file, ``None`` = it no longer has a place.
+
+        Gives the tickets of those that have none; they are not given by ``next`` any more.
+        """
         ...
 
     def status(self, now_s: float) -> FlowStatus:

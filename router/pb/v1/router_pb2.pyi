@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class RouteRequest(_message.Message):
-    __slots__ = ("request_id", "model", "tenant", "workload_class", "task_type", "origin", "input_tokens", "output_budget", "token_ids", "block_hashes", "block_tokens", "session_id", "adapter", "cache_scope", "media_digest", "attempt", "avoid_endpoints", "queue_ttl_s", "api_kind")
+    __slots__ = ("request_id", "model", "tenant", "workload_class", "task_type", "origin", "input_tokens", "output_budget", "token_ids", "block_hashes", "block_tokens", "session_id", "adapter", "cache_scope", "media_digest", "attempt", "avoid_endpoints", "queue_ttl_s", "api_kind", "media")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     TENANT_FIELD_NUMBER: _ClassVar[int]
@@ -27,6 +27,7 @@ class RouteRequest(_message.Message):
     AVOID_ENDPOINTS_FIELD_NUMBER: _ClassVar[int]
     QUEUE_TTL_S_FIELD_NUMBER: _ClassVar[int]
     API_KIND_FIELD_NUMBER: _ClassVar[int]
+    MEDIA_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     model: str
     tenant: str
@@ -46,7 +47,18 @@ class RouteRequest(_message.Message):
     avoid_endpoints: _containers.RepeatedScalarFieldContainer[str]
     queue_ttl_s: float
     api_kind: str
-    def __init__(self, request_id: _Optional[str] = ..., model: _Optional[str] = ..., tenant: _Optional[str] = ..., workload_class: _Optional[str] = ..., task_type: _Optional[str] = ..., origin: _Optional[str] = ..., input_tokens: _Optional[int] = ..., output_budget: _Optional[int] = ..., token_ids: _Optional[bytes] = ..., block_hashes: _Optional[bytes] = ..., block_tokens: _Optional[int] = ..., session_id: _Optional[str] = ..., adapter: _Optional[str] = ..., cache_scope: _Optional[str] = ..., media_digest: _Optional[str] = ..., attempt: _Optional[int] = ..., avoid_endpoints: _Optional[_Iterable[str]] = ..., queue_ttl_s: _Optional[float] = ..., api_kind: _Optional[str] = ...) -> None: ...
+    media: _containers.RepeatedCompositeFieldContainer[Media]
+    def __init__(self, request_id: _Optional[str] = ..., model: _Optional[str] = ..., tenant: _Optional[str] = ..., workload_class: _Optional[str] = ..., task_type: _Optional[str] = ..., origin: _Optional[str] = ..., input_tokens: _Optional[int] = ..., output_budget: _Optional[int] = ..., token_ids: _Optional[bytes] = ..., block_hashes: _Optional[bytes] = ..., block_tokens: _Optional[int] = ..., session_id: _Optional[str] = ..., adapter: _Optional[str] = ..., cache_scope: _Optional[str] = ..., media_digest: _Optional[str] = ..., attempt: _Optional[int] = ..., avoid_endpoints: _Optional[_Iterable[str]] = ..., queue_ttl_s: _Optional[float] = ..., api_kind: _Optional[str] = ..., media: _Optional[_Iterable[_Union[Media, _Mapping]]] = ...) -> None: ...
+
+class Media(_message.Message):
+    __slots__ = ("digest", "first_token", "tokens")
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    FIRST_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    digest: str
+    first_token: int
+    tokens: int
+    def __init__(self, digest: _Optional[str] = ..., first_token: _Optional[int] = ..., tokens: _Optional[int] = ...) -> None: ...
 
 class Quantiles(_message.Message):
     __slots__ = ("p50_s", "p90_s")
@@ -193,16 +205,50 @@ class ExplainRequest(_message.Message):
     def __init__(self, request: _Optional[_Union[RouteRequest, _Mapping]] = ...) -> None: ...
 
 class ExplainReply(_message.Message):
-    __slots__ = ("decision", "class_rule", "candidates", "rejected")
+    __slots__ = ("decision", "class_rule", "candidates", "rejected", "budget", "queue")
     DECISION_FIELD_NUMBER: _ClassVar[int]
     CLASS_RULE_FIELD_NUMBER: _ClassVar[int]
     CANDIDATES_FIELD_NUMBER: _ClassVar[int]
     REJECTED_FIELD_NUMBER: _ClassVar[int]
+    BUDGET_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
     decision: RouteReply
     class_rule: str
     candidates: _containers.RepeatedCompositeFieldContainer[Candidate]
     rejected: _containers.RepeatedCompositeFieldContainer[Rejected]
-    def __init__(self, decision: _Optional[_Union[RouteReply, _Mapping]] = ..., class_rule: _Optional[str] = ..., candidates: _Optional[_Iterable[_Union[Candidate, _Mapping]]] = ..., rejected: _Optional[_Iterable[_Union[Rejected, _Mapping]]] = ...) -> None: ...
+    budget: Budget
+    queue: Queue
+    def __init__(self, decision: _Optional[_Union[RouteReply, _Mapping]] = ..., class_rule: _Optional[str] = ..., candidates: _Optional[_Iterable[_Union[Candidate, _Mapping]]] = ..., rejected: _Optional[_Iterable[_Union[Rejected, _Mapping]]] = ..., budget: _Optional[_Union[Budget, _Mapping]] = ..., queue: _Optional[_Union[Queue, _Mapping]] = ...) -> None: ...
+
+class Budget(_message.Message):
+    __slots__ = ("tokens_left", "tokens_per_s", "requests_left", "requests_per_s", "concurrent", "reserved_tokens", "in_flight")
+    TOKENS_LEFT_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_PER_S_FIELD_NUMBER: _ClassVar[int]
+    REQUESTS_LEFT_FIELD_NUMBER: _ClassVar[int]
+    REQUESTS_PER_S_FIELD_NUMBER: _ClassVar[int]
+    CONCURRENT_FIELD_NUMBER: _ClassVar[int]
+    RESERVED_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    IN_FLIGHT_FIELD_NUMBER: _ClassVar[int]
+    tokens_left: float
+    tokens_per_s: float
+    requests_left: float
+    requests_per_s: float
+    concurrent: int
+    reserved_tokens: float
+    in_flight: int
+    def __init__(self, tokens_left: _Optional[float] = ..., tokens_per_s: _Optional[float] = ..., requests_left: _Optional[float] = ..., requests_per_s: _Optional[float] = ..., concurrent: _Optional[int] = ..., reserved_tokens: _Optional[float] = ..., in_flight: _Optional[int] = ...) -> None: ...
+
+class Queue(_message.Message):
+    __slots__ = ("requests", "tokens", "oldest_s", "expected_wait_s")
+    REQUESTS_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    OLDEST_S_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_WAIT_S_FIELD_NUMBER: _ClassVar[int]
+    requests: int
+    tokens: int
+    oldest_s: float
+    expected_wait_s: float
+    def __init__(self, requests: _Optional[int] = ..., tokens: _Optional[int] = ..., oldest_s: _Optional[float] = ..., expected_wait_s: _Optional[float] = ...) -> None: ...
 
 class Candidate(_message.Message):
     __slots__ = ("endpoint_id", "site", "chosen", "ttft", "tpot", "source", "hit_tokens", "meets_targets", "completion_s", "harm_s", "value", "price", "score", "features")

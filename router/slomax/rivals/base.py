@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from data.fleet.types import Fleet
 from data.types import IntArray, Outcome, RefusalReason
 from router.slomax.classify import tightness_s
 from router.slomax.context import FlowContext
@@ -42,14 +44,17 @@ class RivalBase:
     def __init__(self, context: FlowContext, queue_requests: int) -> None:
         self.context = context
         self._bound = queue_requests
-        kinds = sorted(context.fleet.classes, key=lambda kind: (tightness_s(kind.slo), kind.name))
-        self.classes = {kind.name: kind for kind in kinds}
-        self.ranks = {kind.name: rank for rank, kind in enumerate(kinds)}
+        self._know(context.fleet)
         self._heaps: dict[Any, WaitingHeap] = {}
         self._items: dict[int, tuple[Waiting, Any]] = {}
         self._expiries = WaitingHeap()
         self._refusals = Refusals(np.random.default_rng([context.seed, 0x511]))
         self._tickets = 0
+
+    def _know(self, fleet: Fleet) -> None:
+        kinds = sorted(fleet.classes, key=lambda kind: (tightness_s(kind.slo), kind.name))
+        self.classes = {kind.name: kind for kind in kinds}
+        self.ranks = {kind.name: rank for rank, kind in enumerate(kinds)}
 
     def queue_of(self, item: Waiting) -> Any:
         """Name of the queue that a request joins; sortable."""
@@ -87,13 +92,10 @@ class RivalBase:
         item = self._waiting(arrival, rows)
         if item.expires_s <= now_s:
             return self._refusals.refuse(RefusalReason.EXPIRED)
-        name = self.queue_of(item)
-        heap = self._heaps.setdefault(name, WaitingHeap())
-        if len(heap) >= self._bound:
+        heap = self._heaps.get(self.queue_of(item))
+        if heap is not None and len(heap) >= self._bound:
             return self._refusals.refuse(RefusalReason.QUEUE_FULL)
-        heap.push(item.arrived_s, item)
-        self._expiries.push(item.expires_s, item)
-        self._items[item.ticket] = item, name
+        self._add(item)
         return Queued(item.ticket, 0.0)
 
     def cancel(self, ticket: int, now_s: float) -> bool:  # noqa: ARG002
@@ -142,6 +144,32 @@ class RivalBase:
     def abandoned(self, request: RouteRequest, now_s: float) -> None:
         """Nothing was charged."""
 
+    def endpoint_reset(self, endpoint: int) -> None:
+        """Nothing to do: the gate reads the endpoint table."""
+
+    def set_quotas(self, quotas: Mapping[tuple[str, str], float], now_s: float) -> None:
+        """Rivals know no quotas."""
+
+    def set_fleet(
+        self,
+        fleet: Fleet,
+        now_s: float,  # noqa: ARG002
+        again: Callable[[RouteRequest], RouteRequest | None],
+    ) -> list[int]:
+        """Put who waits into the queues of the new classes."""
+        waiting = [item for item, _ in self._items.values()]
+        self.context = replace(self.context, fleet=fleet)
+        self._know(fleet)
+        self._heaps, self._items, self._expiries = {}, {}, WaitingHeap()
+        gone = []
+        for item in waiting:
+            request = again(item.request)
+            if request is None:
+                gone.append(item.ticket)
+            else:
+                self._add(replace(item, request=request))
+        return gone
+
     def status(self, now_s: float) -> FlowStatus:
         """What waits; rivals keep no budgets."""
         found: dict[tuple[str, str], list[Waiting]] = {}
@@ -176,6 +204,12 @@ class RivalBase:
             prefill_s=0.0,
             long=False,
         )
+
+    def _add(self, item: Waiting) -> None:
+        name = self.queue_of(item)
+        self._heaps.setdefault(name, WaitingHeap()).push(item.arrived_s, item)
+        self._expiries.push(item.expires_s, item)
+        self._items[item.ticket] = item, name
 
     def _remove(self, item: Waiting) -> None:
         _, name = self._items.pop(item.ticket)

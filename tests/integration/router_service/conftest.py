@@ -113,8 +113,9 @@ def _make_world() -> Callable[..., World]:
     def make(endpoints: list[LiveEndpoint] | None = None, **settings: Any) -> World:
         clock, sink = Clock(), Sink()
         predictor, hasher = settings.pop("predictor", None), settings.pop("hasher", None)
+        served = settings.pop("fleet", None) or fleet()
         live = build_live(
-            fleet(),
+            served,
             [endpoint(i) for i in range(4)] if endpoints is None else endpoints,
             LiveSettings(lease_base=BASE, **settings),
             digest="f1",

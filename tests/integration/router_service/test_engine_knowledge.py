@@ -64,7 +64,7 @@ def question(asked: Any, **given: Any) -> Any:
 
 
 async def test_a_guess_is_bounded_by_what_the_engine_reports_f034(make_world: Any, endpoint: Any) -> None:
-    """F034: the fleet file says 2,500 blocks, the engine 10: no more than its 10 newest are believed to be there."""
+    """F034: the fleet file says 2,500 blocks, the engine 10: only its 10 newest are believed to be there."""
     world = make_world([endpoint(0)])
     async with FakeEngine() as engine:
         engine.load.kv_blocks = 10
@@ -82,25 +82,28 @@ async def test_an_engine_that_stops_to_publish_is_guessed_again_and_the_reverse_
 ) -> None:
     """F021, F025: blocks, numbers and mode go together when events come or go."""
     world = make_world([endpoint(0)])
-    async with FakeEngine() as engine, KvPublisher(tmp_path, "e") as publisher:
-        async with following(world, endpoint_of(engine)) as feeds:
-            world.live.index.sent(0, (1, 2, 3))
-            assert world.live.index.resident(0) == 3
-            feeds.apply([endpoint_of(engine, publisher)])
-            assert world.live.index.resident(0) == 0
-            world.live.index.sent(0, (1, 2, 3))
-            assert world.live.index.resident(0) == 0  # only events count now
-            await tell(world, publisher)
-            feeds.apply([endpoint_of(engine)])
-            assert world.live.index.resident(0) == 0
-            world.live.index.sent(0, (1, 2, 3))
-            assert world.live.index.resident(0) == 3
+    async with (
+        FakeEngine() as engine,
+        KvPublisher(tmp_path, "e") as publisher,
+        following(world, endpoint_of(engine)) as feeds,
+    ):
+        world.live.index.sent(0, (1, 2, 3))
+        assert world.live.index.resident(0) == 3
+        feeds.apply([endpoint_of(engine, publisher)])
+        assert world.live.index.resident(0) == 0
+        world.live.index.sent(0, (1, 2, 3))
+        assert world.live.index.resident(0) == 0  # only events count now
+        await tell(world, publisher)
+        feeds.apply([endpoint_of(engine)])
+        assert world.live.index.resident(0) == 0
+        world.live.index.sent(0, (1, 2, 3))
+        assert world.live.index.resident(0) == 3
 
 
 async def test_a_restarted_router_takes_over_what_it_knew_of_the_same_engine_f027(
     make_world: Any, endpoint: Any, asked: Any, tmp_path: Path
 ) -> None:
-    """F027: the next process has the hit at once; what happened in between is replayed."""
+    """F027: the next process has the hit at once, and a later one what the engine told while nobody listened."""
     snapshots = IndexSnapshots(tmp_path / "index", "scheme")
     async with FakeEngine() as engine, KvPublisher(tmp_path, "e") as publisher:
         engines = endpoint_of(engine, publisher)
@@ -115,8 +118,12 @@ async def test_a_restarted_router_takes_over_what_it_knew_of_the_same_engine_f02
             await until(lambda: second.live.index.resident(0) == 20)
             reply = second.live.route(question(asked))
             assert reply.placement.predicted_hit_tokens == len(TOKENS) - 1
-            await publisher.cleared()
-            await until(lambda: second.live.index.resident(0) == 0)
+        await publisher.cleared()
+        third = make_world([endpoint(0, kv_events=True)])
+        async with following(third, engines, saved=snapshots.read()) as feeds:
+            # Without a single new message: it asks what came after the number that it knows.
+            await until(lambda: any(counters.replays for _, counters in feeds.events.counters()))
+            assert third.live.index.resident(0) == 0
 
 
 async def test_an_engine_that_restarted_meanwhile_is_not_taken_over_f025_f027(
@@ -164,31 +171,58 @@ async def test_the_engines_own_hashes_match_where_the_fleet_says_so(
         models = tuple(replace(m, engine=replace(m.engine, block_hashes=source)) for m in fleet.models)
         state = next_fleet_state(world.live, replace(fleet, models=models), "f2", FleetSettings())
         world.live.apply_fleet(state, [endpoint(0, kv_events=True)])
-        async with FakeEngine() as engine, KvPublisher(tmp_path, source) as publisher:
-            async with following(world, endpoint_of(engine, publisher)):
-                await tell(world, publisher)
-                reply = world.live.route(asked(input_tokens=len(TOKENS), block_hashes=own))
-                assert reply.placement.predicted_hit_tokens == hit
-                assert reply.placement.cache_salt.startswith("tf1-")
+        async with (
+            FakeEngine() as engine,
+            KvPublisher(tmp_path, source) as publisher,
+            following(world, endpoint_of(engine, publisher)),
+        ):
+            await tell(world, publisher)
+            reply = world.live.route(asked(input_tokens=len(TOKENS), block_hashes=own))
+            assert reply.placement.predicted_hit_tokens == hit
+            assert reply.placement.cache_salt.startswith("tf1-")
+
+
+async def test_another_reading_of_the_hashes_begins_anew(
+    make_world: Any, endpoint: Any, fleet: Any, tmp_path: Path
+) -> None:
+    """The fleet file now says whose hashes callers send: what was learnt under the other reading is dropped."""
+    world = make_world([endpoint(0, kv_events=True)], hasher=ScopedHashes(KEYS))
+    models = tuple(replace(m, engine=replace(m.engine, block_hashes="engine")) for m in fleet.models)
+    async with (
+        FakeEngine() as engine,
+        KvPublisher(tmp_path, "e") as publisher,
+        following(world, endpoint_of(engine, publisher)) as feeds,
+    ):
+        await tell(world, publisher)
+        feeds.apply([endpoint_of(engine, publisher)])
+        assert world.live.index.resident(0) == 20
+        state = next_fleet_state(world.live, replace(fleet, models=models), "f2", FleetSettings())
+        world.live.apply_fleet(state, [endpoint(0, kv_events=True)])
+        feeds.apply([endpoint_of(engine, publisher)])
+        assert world.live.index.resident(0) == 0
+        await tell(world, publisher)
 
 
 async def test_prompts_that_the_engine_sees_otherwise_lose_their_hits_f038(
     make_world: Any, endpoint: Any, asked: Any, tmp_path: Path
 ) -> None:
     """F038: over ZMQ: the engine puts a token before each chat prompt; completions keep their hits."""
-    world = make_world([endpoint(0, kv_events=True)])
+    world = make_world([endpoint(0, kv_events=True)], hasher=ScopedHashes(KEYS))
     rng = np.random.default_rng(1)
-    async with FakeEngine() as engine, KvPublisher(tmp_path, "e") as publisher:
-        async with following(world, endpoint_of(engine, publisher)):
-            await tell(world, publisher)
-            for number in range(60):
-                chat, plain = rng.integers(1, 30_000, (2, 32), dtype=np.uint32)
-                for kind, tokens in (("chat", chat), ("completions", plain)):
-                    world.live.route(asked(input_tokens=0, token_ids=tokens.tobytes(), api_kind=kind))
-                hashes = range(1000 + 4 * number, 1002 + 4 * number)
-                await publisher.stored(hashes, [0, *chat.tolist()][:32], 16)
-                await publisher.stored([h + 2 for h in hashes], plain.tolist(), 16)
-                await asyncio.sleep(0.002)
-            await until(lambda: not world.live.credit.book.credited(0, "chat"))
-            assert world.live.credit.book.result(0, "chat").position == 0
-            assert world.live.credit.book.credited(0, "completions")
+    async with (
+        FakeEngine() as engine,
+        KvPublisher(tmp_path, "e") as publisher,
+        following(world, endpoint_of(engine, publisher)),
+    ):
+        await tell(world, publisher)
+        for number in range(60):
+            chat, plain = rng.integers(1, 30_000, (2, 32), dtype=np.uint32)
+            for kind, tokens in (("chat", chat), ("completions", plain)):
+                world.live.route(asked(input_tokens=0, token_ids=tokens.tobytes(), api_kind=kind))
+            hashes = range(1000 + 4 * number, 1002 + 4 * number)
+            await publisher.stored(hashes, [0, *chat.tolist()][:32], 16)
+            await publisher.stored([h + 2 for h in hashes], plain.tolist(), 16)
+            await asyncio.sleep(0.002)
+        await until(lambda: not world.live.credit.book.credited(0, "chat"))
+        assert world.live.credit.book.result(0, "chat").position == 0
+        assert world.live.credit.book.credited(0, "completions")

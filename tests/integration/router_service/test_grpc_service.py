@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -16,6 +17,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from router.channel_options import client_options
 from router.pb.v1 import router_pb2 as pb
+from router.slomax.registry import flow_factory
 from router.wire_request import WireLimits
 
 pytestmark = pytest.mark.asyncio
@@ -126,51 +128,53 @@ async def test_a_message_over_the_transport_limit_is_refused_with_the_limit_f124
 
 
 async def test_beyond_the_limit_calls_end_at_once_and_health_answers_f119(
-    world: Any, serve: Any, asked: Any
+    make_world: Any, serve: Any, asked: Any
 ) -> None:
-    gate = asyncio.Event()
+    """F119: 200 calls that would wait, room for eight: the others end at once."""
+    world = make_world(flow=flow_factory("slomax", {}))
+    world.live.core.table.inflight[:] = world.live.core.table.max_seqs
+    async with serve(world.live, limits={"waiting_calls": 8}) as served:
 
-    async def admit(request: pb.RouteRequest, client: Any) -> None:
-        await gate.wait()
+        async def ended() -> object:
+            try:
+                return (await served.stub.Route(asked(), timeout=2.0)).refusal.reason
+            except grpc.aio.AioRpcError as error:
+                return error.code()
 
-    async with serve(world.live, limits={"concurrent_calls": 8}, admit=admit) as served:
-        started = time.monotonic()
-        calls = [asyncio.ensure_future(status_of(served.stub.Route(asked(), timeout=3.0))) for _ in range(200)]
-        codes = [code for code, _ in await asyncio.gather(*calls[100:])]
-        assert codes.count(grpc.StatusCode.RESOURCE_EXHAUSTED) >= 92
+        calls = [asyncio.ensure_future(ended()) for _ in range(200)]
+        ends = await asyncio.gather(*calls[100:])
+        assert ends.count(grpc.StatusCode.RESOURCE_EXHAUSTED) >= 92
         assert await health(served.channel) == SERVING
-        codes += [code for code, _ in await asyncio.gather(*calls[:100])]
-        assert time.monotonic() - started < 10.0
-        assert codes.count(grpc.StatusCode.DEADLINE_EXCEEDED) == 8
-        assert codes.count(grpc.StatusCode.RESOURCE_EXHAUSTED) == 192
-        while served.server.servicer.calls.running:
+        ends += await asyncio.gather(*calls[:100])
+        assert ends.count(grpc.StatusCode.RESOURCE_EXHAUSTED) == 192
+        while served.server.servicer.waiting.running:
             await asyncio.sleep(0.01)
-        gate.set()
+        world.live.core.table.inflight[:] = 0
         # Nobody waited for the eight any more: they were not carried out.
-        assert world.live.core.table.inflight.sum() == 0
+        assert len(world.live.desk) == 0
         assert (await served.stub.Route(asked())).HasField("placement")
+        assert world.live.core.table.inflight.sum() == 1
 
 
-async def test_a_flow_control_lets_replies_overtake_within_the_window(world: Any, serve: Any, asked: Any) -> None:
-    gates = {f"r{i}": asyncio.Event() for i in range(6)}
-    entered: list[str] = []
-
-    async def admit(request: pb.RouteRequest, client: Any) -> None:
-        entered.append(request.request_id)
-        await gates[request.request_id].wait()
-
-    async with serve(world.live, limits={"stream_window": 4}, admit=admit) as served:
+async def test_a_flow_control_lets_replies_overtake_within_the_window(
+    make_world: Any, serve: Any, asked: Any, endpoint: Any
+) -> None:
+    """Four of six requests are read; one for a model with a free engine is answered before those that wait."""
+    free = endpoint(1)
+    free = replace(free, spec=replace(free.spec, model="m@2", endpoint_id="free"))
+    world = make_world([endpoint(0), free], flow=flow_factory("slomax", {}))
+    table = world.live.core.table
+    table.inflight[0] = table.max_seqs[0]
+    async with serve(world.live, limits={"stream_window": 4}) as served:
         call = served.stub.RouteStream()
-        for name in gates:
-            await call.write(asked(request_id=name))
+        for name in range(6):
+            await call.write(asked(request_id=f"r{name}", model="m@2" if name == 2 else "m@1"))
         await call.done_writing()
-        gates["r2"].set()
         assert (await call.read()).request_id == "r2"
-        while len(entered) < 5:
+        while len(world.live.desk) < 4:
             await asyncio.sleep(0.01)
-        assert entered == ["r0", "r1", "r2", "r3", "r4"]  # never more than four under way
-        for gate in gates.values():
-            gate.set()
+        assert sum(queue.requests for queue in world.live.desk.status().queues) == 4  # the sixth is not read
+        table.inflight[0] = 0
         assert {(await call.read()).request_id for _ in range(5)} == {"r0", "r1", "r3", "r4", "r5"}
 
 

@@ -101,7 +101,7 @@ async def test_a_plan_of_another_fleet_or_a_broken_one_stays_out_f129(tmp_path: 
 async def test_a_model_is_swapped_between_two_decisions(tmp_path: Path) -> None:
     made = service(tmp_path)
     before = made.live.route(question(made))
-    made._apply_model(Model())
+    made.parts.apply_model(Model())
     after = made.live.route(question(made))
     assert (before.model_version, after.model_version) == ("prior", "v7")
     assert (after.placement.ttft.p50_s, after.placement.tpot.p90_s) == (1.0, 2.0)

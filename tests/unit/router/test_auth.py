@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from data.errors import InputError
+from data.errors import DocumentError, InputError
 from router.auth import ANYONE, RPCS, Authenticator, Client, DeniedError, load_clients, new_token, token_digest
 
 TOKEN = "a-long-and-random-token"
@@ -98,3 +98,18 @@ def test_new_tokens_are_long_and_differ() -> None:
     assert len(tokens) == 100
     assert min(map(len, tokens)) >= 43
     assert set(ANYONE.rpcs) == set(RPCS)
+
+
+def test_a_token_in_place_of_its_digest_is_not_shown_f150(tmp_path: Path) -> None:
+    """F150: a clients file with a token where the digest belongs is refused without a word of it."""
+    path = tmp_path / "clients.yaml"
+    for wrong in (
+        "- {name: a, token_sha256: CANARY-TOKEN}",
+        "- {name: a, token_sha256: [CANARY-TOKEN]}",
+        "- CANARY-TOKEN",
+    ):
+        path.write_text(f"clients:\n  {wrong}\n")
+        with pytest.raises(DocumentError) as raised:
+            load_clients(path)
+        assert "clients[0]" in str(raised.value)
+        assert "CANARY-TOKEN" not in "".join(map(str, raised.value.problems))

@@ -144,3 +144,20 @@ def test_versions_are_different_models(table: EndpointTable, make_request: Reque
     rules = FilterRules(FLEET, table)
     assert rows(make_request(model="m@2"), table, rules) == [1]
     assert rows(make_request(model="m@1"), table, rules) == [0, 2]
+
+
+def test_requests_within_all_limits_pass_by_the_short_way(make_table: Tables, make_request: Requests) -> None:
+    """With a ceiling that nothing reaches every filter is asked one by one: the same endpoints must be left."""
+    table, random = make_table(40, sites=SITES), np.random.default_rng(0)
+    table.context_limit_tokens[:] = random.integers(1000, 3000, 40)
+    table.kv_capacity_tokens[:] = random.integers(1000, 3000, 40)
+    short, long = FilterRules(FLEET, table), FilterRules(FLEET, table, FilterSettings(load_ceiling=1e9))
+    for number in range(60):
+        for column in (table.ready, table.healthy, table.draining):
+            column[:] = random.random(40) < 0.6
+        request = make_request(
+            tenant=("t", "acme", "local")[number % 3],
+            input_tokens=int(random.integers(1, 3200)),
+            output_budget=int(random.integers(1, 800)),
+        )
+        assert rows(request, table, short) == rows(request, table, long)

@@ -9,7 +9,7 @@ import pytest
 
 from router.kv_events.messages import MapStored
 from router.prefix.index import PrefixIndex
-from router.prefix_credit import MOST_KINDS, OTHER_KIND, PrefixCredit
+from router.prefix_credit import PrefixCredit
 
 BLOCKS = (11, 22, 33)
 
@@ -80,11 +80,3 @@ def test_many_prompts_with_one_beginning_are_no_mismatch() -> None:
     for number in range(200):
         credit.sent(0, "chat", ids([*prompt[:20], number]))
     assert credit.view("chat").matched_blocks(BLOCKS).tolist() == [3, 3]
-
-
-def test_kinds_that_callers_make_up_are_bounded() -> None:
-    _, credit = watched()
-    for number in range(10 * MOST_KINDS):
-        credit.sent(0, f"kind-{number}", ids(prompts(1, number)[0]))
-    assert len(credit.kinds) == MOST_KINDS
-    assert OTHER_KIND not in credit.kinds

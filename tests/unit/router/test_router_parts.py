@@ -18,8 +18,8 @@ from router.fleet_rows import LiveEndpoint
 from router.paths import PathTable
 from router.planned_drain import planned_drain
 from router.prefix_scope import PUBLIC, ScopeKeys
+from router.prompt import Prompt
 from router.prompt_hashes import ScopedHashes
-from router.wire_request import Prompt
 
 TIMES = ServiceTimes(p0=0.01, p1=1e-4, p2=0.0, d0=0.01, d1=1e-4, d2=1e-8)
 

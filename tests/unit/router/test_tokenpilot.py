@@ -17,7 +17,19 @@ from models.features import INDEX
 from router.endpoints import EndpointTable
 from router.leases import LeaseBook
 from router.log_rows import decision_row
-from router.pilot_score import allowed_s, eviction_s, expected_tokens, harm_s, meets_targets, upper_z
+from router.pilot_score import (
+    COMPLETION_S,
+    HARM_S,
+    MEETS,
+    PRICE,
+    SCORE,
+    VALUE,
+    allowed_s,
+    expected_tokens,
+    score_arguments,
+    score_parts,
+    upper_z,
+)
 from router.policies.base import PolicyContext
 from router.prefix import EventPrefixIndex
 from router.registry import make_policy
@@ -247,13 +259,20 @@ def test_explain_tells_what_choose_does(
     assert best.upper_quantile == 0.9
 
 
+def parts_of(request: RouteRequest, prediction: Prediction, rtt_s: float = 0.0, **features: float) -> np.ndarray:
+    """Parts of the score of one candidate with these features, at the price 1 for everything."""
+    row = np.zeros((1, len(INDEX)))
+    for name, value in features.items():
+        row[0, INDEX[name]] = value
+    return score_parts(row, prediction, np.full(1, rtt_s), score_arguments(request, 1.0, 1.0, 1.0, 0.05))[:, 0]
+
+
 def test_probability_is_the_log_normal_through_both_quantiles(make_request: MakeRequest) -> None:
     """Equation (1): at the upper quantile itself the probability is its level; targets multiply."""
     prediction = Prediction((0.5, 0.9), np.array([[1.0, 2.0]]), np.array([[0.02, 0.04]]), "x")
-    none = np.zeros(1)
 
     def chance(rtt: float = 0.0, **slo: float) -> float:
-        return float(meets_targets(make_request(slo=Slo(**slo)), prediction, none + rtt, 0.05)[0])
+        return float(parts_of(make_request(slo=Slo(**slo)), prediction, rtt)[MEETS])
 
     assert chance() == 1.0
     assert chance(ttft_s=1.0) == pytest.approx(0.5)
@@ -268,21 +287,24 @@ def test_probability_is_the_log_normal_through_both_quantiles(make_request: Make
 
 def test_a_sharp_prediction_keeps_a_least_spread(make_request: MakeRequest) -> None:
     sharp = Prediction((0.5, 0.9), np.array([[1.0, 1.0]]), np.array([[0.02, 0.02]]), "x")
-    request = make_request(slo=Slo(ttft_s=1.02))
-    assert 0.5 < float(meets_targets(request, sharp, np.zeros(1), 0.05)[0]) < 0.8
+    assert 0.5 < float(parts_of(make_request(slo=Slo(ttft_s=1.02)), sharp)[MEETS]) < 0.8
 
 
 def test_harm_and_eviction_by_hand(make_request: MakeRequest) -> None:
-    features = np.zeros((1, len(INDEX)))
-    values = {"uncached_tokens": 100, "hit_tokens": 50, "running": 4, "queue_depth": 2}
-    values |= {"p1": 1e-3, "p2": 1e-6, "d1": 1e-4, "d2": 1e-7}
-    for name, value in values.items():
-        features[0, INDEX[name]] = value
-    request = make_request(input_tokens=150, expected_output_tokens=10.0)
+    """Equations (2) to (6), with all prices 1 and a deadline that nothing misses."""
+    request = make_request(input_tokens=150, expected_output_tokens=10.0, slo=Slo(deadline_s=1000.0), weight=3.0)
+    times = Prediction((0.5, 0.9), np.array([[1.0, 2.0]]), np.array([[0.02, 0.04]]), "x")
+    parts = parts_of(
+        request, times, 0.25, uncached_tokens=100, hit_tokens=50, running=4, queue_depth=2, p1=1e-3, p2=1e-6,
+        d1=1e-4, d2=1e-7,
+    )  # fmt: skip
     own = 1e-3 * 100 + 1e-6 * 100 * (50 + 50)
     steps = 10 * (1e-4 + 1e-7 * (150 + 5))
-    assert harm_s(request, features)[0] == pytest.approx(own * 6 + steps * 4)
-    assert eviction_s(features)[0] == pytest.approx(0.1)
+    assert parts[COMPLETION_S] == pytest.approx(0.25 + 1.0 + 10 * 0.02)
+    assert parts[HARM_S] == pytest.approx(own * 6 + steps * 4)
+    assert parts[VALUE] == pytest.approx(30.0)
+    assert parts[PRICE] == pytest.approx(30.0 / 1000 * (1.45 + own * 6 + steps * 4 + 1e-3 * 100))
+    assert parts[SCORE] == parts[VALUE] - parts[PRICE]
 
 
 def test_expected_tokens_and_allowed_time(make_request: MakeRequest) -> None:

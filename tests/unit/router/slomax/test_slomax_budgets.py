@@ -7,7 +7,8 @@ import pytest
 from data.errors import SettingError
 from data.fleet.types import Tenant
 from router.slomax.bucket import Bucket
-from router.slomax.budgets import MAX_SOURCES, Budgets
+from router.slomax.budgets import Budgets
+from router.slomax.limits import Limits, limits_of
 from router.slomax.settings import SloMaxSettings
 
 
@@ -73,24 +74,6 @@ def test_what_was_never_sent_is_as_if_it_had_not_come() -> None:
     assert book.status(0.0) == before
 
 
-def test_f149_forged_requests_touch_no_tenant() -> None:
-    """F149: a thousand unverified requests in a tenant's name change none of its counters."""
-    book = budgets(requests_per_s_budget=1.0)
-    before = book.status(0.0)
-    let_in = sum(book.admit_unverified("10.0.0.7", 0.0) == 0.0 for _ in range(1000))
-    assert let_in == 10
-    assert book.admit_unverified("10.0.0.8", 0.0) == 0.0
-    assert book.status(0.0) == before
-    assert book.reserve((0, 0), "t", 10, 0.0) == 0.0
-
-
-def test_unverified_sources_are_bounded_in_memory() -> None:
-    book = budgets()
-    for source in range(MAX_SOURCES + 500):
-        book.admit_unverified(str(source), 0.0)
-    assert len(book._sources) == MAX_SOURCES
-
-
 def test_a_request_larger_than_the_burst_is_never_let_in() -> None:
     book = budgets(burst_s=10.0, tokens_per_s_budget=10.0)
     assert book.reserve((0, 0), "t", 101, 1e6) == float("inf")
@@ -111,3 +94,59 @@ def test_a_bucket_keeps_its_fill_under_new_limits_and_refuses_nonsense() -> None
     assert bucket.covered_in_s(50.0, 0.0) == pytest.approx(2.0)
     with pytest.raises(SettingError):
         Bucket(1.0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("own", "share", "limits"),
+    [
+        ({}, 1.0, Limits()),
+        ({}, 0.25, Limits()),
+        ({"tokens_per_s_budget": 100.0}, 1.0, Limits(tokens_per_s=100.0)),
+        ({"tokens_per_s_budget": 100.0}, 0.25, Limits(tokens_per_s=25.0)),
+        ({"tokens_per_s_budget": 0.0}, 1.0, Limits(tokens_per_s=0.0)),
+        ({"requests_per_s_budget": 8.0}, 0.5, Limits(requests_per_s=4.0)),
+        ({"requests_per_s_budget": 0.0}, 0.5, Limits(requests_per_s=0.0)),
+        ({"concurrent_budget": 5}, 0.5, Limits(concurrent=2)),
+        ({"concurrent_budget": 1}, 0.1, Limits(concurrent=1)),
+        ({"concurrent_budget": 0}, 0.1, Limits(concurrent=0)),
+    ],
+)
+def test_a_limit_never_resolves_to_none_f059(own: dict[str, float], share: float, limits: Limits) -> None:
+    """F059: one function resolves limits; unset, set and 0 stay three different things; 0 lets nothing in."""
+    tenant = Tenant("t", **own)  # type: ignore[arg-type]
+    assert limits_of(tenant, share) == limits
+    book = Budgets((tenant,), SloMaxSettings(budget_share=share), 0.0)
+    wait_s = book.reserve((0, 0), "t", 1.0, 0.0)
+    assert (wait_s > 0) == (0 in (limits.tokens_per_s, limits.requests_per_s, limits.concurrent))
+    status = book.status(0.0)[0]
+    assert (status.tokens_per_s, status.requests_per_s, status.concurrent) == (
+        limits.tokens_per_s,
+        limits.requests_per_s,
+        limits.concurrent,
+    )
+
+
+def test_routers_that_share_a_budget_need_no_common_store_f060() -> None:
+    """F060: two routers with half of each budget never let in more than the whole, whichever takes the load."""
+    tenant = Tenant("t", tokens_per_s_budget=100.0, concurrent_budget=10)
+    settings = SloMaxSettings(budget_share=0.5, budget_burst_s=10.0)
+    routers = [Budgets((tenant,), settings, 0.0) for _ in range(2)]
+    let_in = [sum(book.reserve((i, 0), "t", 90.0, 0.0) == 0.0 for i in range(20)) for book in routers]
+    assert let_in == [5, 5]
+    assert sum(n * 90.0 for n in let_in) <= 100.0 * 10.0
+    # One of them is gone: the other goes on with its own share, neither open nor shut.
+    for i in range(5):
+        routers[0].settle((i, 0), 90.0, 1.0)
+    assert routers[0].status(1.0)[0].tokens_per_s == 50.0
+    assert routers[0].reserve((30, 0), "t", 90.0, 1.0) == 0.0
+
+
+def test_other_limits_keep_what_is_reserved_and_the_level() -> None:
+    book = budgets(tokens_per_s_budget=100.0)
+    assert book.reserve((0, 0), "t", 400, 0.0) == 0.0
+    book.set_tenants((Tenant("t", tokens_per_s_budget=50.0), Tenant("new", concurrent_budget=1)), 0.0)
+    new, old = book.status(0.0)
+    assert (new.tenant, new.concurrent) == ("new", 1)
+    assert (old.tokens_left, old.in_flight, old.reserved_tokens) == (500.0, 1, 400)
+    book.settle((0, 0), 0.0, 0.0)
+    assert book.status(0.0)[1].tokens_left == 500.0  # within the new burst
