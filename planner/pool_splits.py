@@ -14,7 +14,9 @@ from data.types import FloatArray, IntArray
 from planner.placement_input import PlacementInput
 from planner.placement_jobs import promised_rates
 from planner.settings import PlannerSettings
+from router.slomax.corrections import NEUTRAL, Corrections
 from solver.capacity import split_capacity
+from solver.capacity_explain import SplitNames, missed_guarantees
 from solver.capacity_problem import CapacityPool, CapacityProblem, CapacitySplit
 from solver.linear import ModelSolver
 from solver.solution import PlacementSolution
@@ -45,18 +47,42 @@ def pool_splits(
     running: PlanDocument | None,
     settings: PlannerSettings,
     solve: ModelSolver,
+    corrections: Corrections = NEUTRAL,
 ) -> tuple[tuple[PoolSplit, ...], tuple[str, ...]]:
-    """Split rows, sorted, and what the solver had to say about them.
+    """Split rows, sorted, and what is to be told about them: trouble of the solver, every missed guarantee.
+
+    ``corrections`` of the feedback bear on the rates of the pools and on the worth of guarantees.
 
     ``replicas`` of a row counts the replicas that serve the class, shared ones included; ``tokens_per_s`` is what
     the class's part of the pool carries.
     """
     places = np.flatnonzero(solution.replicas > 0)
     lines = _lines(fleet, given, solution)
-    pools = tuple(_pool(given, solution, int(i), running) for i in places)
-    problem = _problem(fleet, given, places, pools, lines)
+    pools = tuple(_pool(given, solution, int(i), running, corrections) for i in places)
+    problem = _problem(fleet, given, places, pools, lines, corrections)
     split = split_capacity(problem, settings.split, solve)
-    return _rows(given, places, pools, lines, split), split.note
+    return _rows(given, places, pools, lines, split), _notes(given, places, problem, lines, split)
+
+
+def _notes(
+    given: PlacementInput,
+    places: IntArray,
+    problem: CapacityProblem,
+    lines: Sequence[_Line],
+    split: CapacitySplit,
+) -> tuple[str, ...]:
+    """The solver's trouble, the worth and bound of a split that was not proved, and the missed guarantees."""
+    names = SplitNames(
+        tuple(_pool_name(given, i) for i in places.tolist()), given.classes, tuple(line.tenant for line in lines)
+    )
+    unproved = () if split.proved else (f"capacity split: {split.summary()}",)
+    missed = tuple(one.text for one in missed_guarantees(problem, split, names))
+    return (*split.note, *unproved, *missed)
+
+
+def _pool_name(given: PlacementInput, i: int) -> str:
+    config = given.capacities[i].config
+    return f"{given.sites[int(given.problem.placements.site[i])].name}/{config.model}/{config.gpu_type}"
 
 
 def _lines(fleet: Fleet, given: PlacementInput, solution: PlacementSolution) -> list[_Line]:
@@ -98,12 +124,21 @@ def _pool(
     solution: PlacementSolution,
     i: int,
     running: PlanDocument | None,
+    corrections: Corrections,
 ) -> CapacityPool:
     capacity = given.capacities[i]
     replicas = int(solution.replicas[i])
     parts = _parts(replicas)
     ceiling = capacity.config.load_ceiling
-    rate = np.array([ceiling * capacity.groups[name].table(replicas, parts) for name in given.classes])
+    site = given.sites[int(given.problem.placements.site[i])].name
+    config = capacity.config
+    factors = [corrections.capacity_of(site, config.model, config.gpu_type, name) for name in given.classes]
+    rate = np.array(
+        [
+            factor * ceiling * capacity.groups[name].table(replicas, parts)
+            for factor, name in zip(factors, given.classes, strict=True)
+        ]
+    )
     levels = replicas * parts
     before = _before(given, i, running)
     if before is None:
@@ -139,6 +174,7 @@ def _problem(
     places: IntArray,
     pools: tuple[CapacityPool, ...],
     lines: Sequence[_Line],
+    corrections: Corrections,
 ) -> CapacityProblem:
     table = given.problem.placements
     permitted = np.array(
@@ -164,6 +200,7 @@ def _problem(
         guarantee=np.array([line.guarantee for line in lines]),
         weight=worth,
         miss_penalty=MISS_FACTOR * worth,
+        debt=np.array([corrections.debt_of(given.classes[line.workload_class], line.tenant) for line in lines]),
     )
 
 

@@ -27,6 +27,7 @@ from planner.plan_rows import plain_goodput, planned_moves, planned_replicas, tr
 from planner.pool_splits import pool_splits
 from planner.settings import PlannerSettings
 from planner.unmet import unmet_rows
+from router.slomax.corrections import NEUTRAL, Corrections
 from solver.child import ChildSolver
 from solver.explain import Explanation, explain_misses
 from solver.greedy import kept_placement
@@ -77,6 +78,7 @@ class _Step:
     given: PlacementInput
     settings: PlannerSettings
     solve: ModelSolver
+    corrections: Corrections
 
 
 def plan_once(
@@ -88,6 +90,7 @@ def plan_once(
     clock: Clock | None = None,
     solve: ModelSolver | None = None,
     check: CapacityCheck | None = None,
+    corrections: Corrections = NEUTRAL,
 ) -> PlanDocument:
     """Plan one period.
 
@@ -100,6 +103,7 @@ def plan_once(
         clock: Time of day for the document, stopwatch for ``solve_s``.
         solve: Solver of linear models; default: a guarded child process.
         check: Measured capacities; without it the capacity table is the closed form.
+        corrections: Of the feedback; they bear on the capacity split.
 
     Returns:
         A plan that the independent checker accepts. Broken promises and unserved demand stand in ``unmet``.
@@ -111,12 +115,12 @@ def plan_once(
     settings, clock = settings or PlannerSettings(), clock or SystemClock()
     if solve is None:
         with ChildSolver() as child:
-            return plan_once(fleet, catalog, demand, running_plan, settings, clock, child, check)
+            return plan_once(fleet, catalog, demand, running_plan, settings, clock, child, check, corrections)
     began = clock.seconds()
     running = _standing(fleet, running_plan)
     table = capacity_table(fleet, catalog, demand, settings, check)
     given = placement_input(fleet, table, demand, running, settings)
-    step = _Step(fleet, catalog, demand, running_plan, running, table, given, settings, solve)
+    step = _Step(fleet, catalog, demand, running_plan, running, table, given, settings, solve, corrections)
     solution = solve_placement(given.problem, settings.placement, solve=solve)
     plan, violations = _document(step, solution, clock)
     if violations:
@@ -138,7 +142,9 @@ def _standing(fleet: Fleet, running_plan: PlanDocument | None) -> tuple[Placed, 
 def _document(step: _Step, solution: PlacementSolution, clock: Clock) -> tuple[PlanDocument, list[Violation]]:
     """The plan document of a solution, and what the independent checker says about it."""
     explanation = _explanation(step, solution)
-    splits, notes = pool_splits(step.fleet, step.given, solution, step.running_plan, step.settings, step.solve)
+    splits, notes = pool_splits(
+        step.fleet, step.given, solution, step.running_plan, step.settings, step.solve, step.corrections
+    )
     unmet = unmet_rows(
         step.fleet, step.given, replace(solution, note=(*solution.note, *notes)), step.demand, explanation
     )

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import datetime
 import math
+import tempfile
 import time
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from data.types import FloatArray
+from solver.cbc_log import lower_bound_in, tail_of
 from solver.linear import (
     Backend,
     LinearModel,
@@ -24,40 +27,7 @@ from solver.linear import (
     WarmStart,
     no_solution,
 )
-
-HIGHS_STATUS = {
-    "OPTIMAL": SolveStatus.OPTIMAL,
-    "FEASIBLE": SolveStatus.FEASIBLE_LIMIT,
-    "INFEASIBLE": SolveStatus.INFEASIBLE,
-    "UNBOUNDED": SolveStatus.UNBOUNDED,
-    "INFEASIBLE_OR_UNBOUNDED": SolveStatus.UNKNOWN,
-    "NO_SOLUTION_FOUND": SolveStatus.UNKNOWN,
-    "IMPRECISE": SolveStatus.ERROR,
-    "NUMERICAL_ERROR": SolveStatus.ERROR,
-    "OTHER_ERROR": SolveStatus.ERROR,
-}
-"""MathOpt's termination reasons."""
-
-CBC_STATUS = {
-    (1, 1): SolveStatus.OPTIMAL,
-    (1, 2): SolveStatus.FEASIBLE_LIMIT,
-    (0, 2): SolveStatus.FEASIBLE_LIMIT,
-    (0, 0): SolveStatus.UNKNOWN,
-    (-1, -1): SolveStatus.INFEASIBLE,
-    (-1, 0): SolveStatus.INFEASIBLE,
-    (-2, -2): SolveStatus.UNBOUNDED,
-    (-2, 0): SolveStatus.UNBOUNDED,
-    (-3, 0): SolveStatus.UNKNOWN,
-}
-"""PuLP's (status, sol_status): the first alone says "Optimal" also after a time limit."""
-
-CP_SAT_STATUS = {
-    "OPTIMAL": SolveStatus.OPTIMAL,
-    "FEASIBLE": SolveStatus.FEASIBLE_LIMIT,
-    "INFEASIBLE": SolveStatus.INFEASIBLE,
-    "UNKNOWN": SolveStatus.UNKNOWN,
-    "MODEL_INVALID": SolveStatus.ERROR,
-}
+from solver.statuses import CBC_STATUS, CP_SAT_STATUS, HIGHS_STATUS
 
 CP_SAT_OBJECTIVE_RANGE = 1e4
 """The objective's largest coefficient after scaling to whole numbers; sums stay far below 2^62."""
@@ -183,11 +153,16 @@ def _solve_cbc(model: LinearModel, limits: SolveLimits, start: WarmStart | None)
     with warnings.catch_warnings():
         # PuLP 3 warns at every variable about PuLP 4, which this project does not use.
         warnings.simplefilter("ignore", DeprecationWarning)
-        return _run_cbc(load_pulp(), model, limits, start)
+        with tempfile.TemporaryDirectory(prefix="tokenfleet-cbc-") as folder:
+            return _run_cbc(load_pulp(), model, limits, start, Path(folder) / "log")
 
 
-def _run_cbc(pulp: Any, model: LinearModel, limits: SolveLimits, start: WarmStart | None) -> LinearSolution:
-    problem = pulp.LpProblem("model", pulp.LpMaximize)
+def _run_cbc(
+    pulp: Any, model: LinearModel, limits: SolveLimits, start: WarmStart | None, log: Path
+) -> LinearSolution:
+    # Always a minimisation: told to maximise, CBC takes the objective of a start for the bound of its opposite and
+    # calls a poor start optimal.
+    problem = pulp.LpProblem("model", pulp.LpMinimize)
     columns = [
         pulp.LpVariable(f"x{i:06d}", low, high, "Integer" if whole else "Continuous")
         for i, (low, high, whole) in enumerate(
@@ -195,7 +170,7 @@ def _run_cbc(pulp: Any, model: LinearModel, limits: SolveLimits, start: WarmStar
         )
     ]
     problem += pulp.LpAffineExpression(
-        [(columns[i], float(model.objective[i])) for i in np.flatnonzero(model.objective)]
+        [(columns[i], -float(model.objective[i])) for i in np.flatnonzero(model.objective)]
     )
     for name, expression, sense, limit in _pulp_rows(model, columns, pulp):
         problem += pulp.LpConstraint(expression, sense, name, limit)
@@ -211,7 +186,8 @@ def _run_cbc(pulp: Any, model: LinearModel, limits: SolveLimits, start: WarmStar
         maxNodes=limits.node_limit,
         warmStart=start is not None,
         options=options,
-        threads=1,
+        # No thread count: asked for one thread, CBC starts a pool of one and waits for it by polling.
+        logPath=str(log),
     )
     began = time.perf_counter()
     code = problem.solve(solver)
@@ -221,7 +197,14 @@ def _run_cbc(pulp: Any, model: LinearModel, limits: SolveLimits, start: WarmStar
     if not status.has_solution:
         return no_solution(status, detail, took)
     values = np.array([0.0 if column.varValue is None else column.varValue for column in columns])
-    return LinearSolution(status, _settle(model, values), math.inf, np.empty(0), took, detail)
+    settled = _settle(model, values)
+    least_cost = lower_bound_in(tail_of(log))
+    if least_cost is not None:
+        bound = model.offset - least_cost
+    else:
+        # Without a word about a bound, "optimal" means that nothing better is left.
+        bound = model.value(settled) if status is SolveStatus.OPTIMAL else math.inf
+    return LinearSolution(status, settled, bound, np.empty(0), took, detail)
 
 
 def _pulp_rows(model: LinearModel, columns: list[Any], pulp: Any) -> list[tuple[str, Any, int, float]]:

@@ -1,25 +1,36 @@
 """SLOMax's capacity split: parts of each pool to classes, quotas to tenants, for the most value-weighted service.
 
-CP-SAT proves small splits fastest, PuLP with CBC solves the larger ones; both run in a guarded child process. If
-neither answers in time, a greedy split does.
+The ladder: two greedy rules and the running parts give a split at once → CP-SAT where it is small, PuLP with CBC
+started from the best of these → the best of all that the independent checker accepts. Solvers run in a guarded
+child process; whatever happens to it, the answer comes within the time limit and a second.
 """
 
 from __future__ import annotations
 
 import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from data.types import FloatArray, IntArray
-from solver.capacity_greedy import greedy_split
-from solver.capacity_model import CapacityColumns, build_capacity_model, segment_units
-from solver.capacity_problem import CapacityProblem, CapacitySettings, CapacitySplit
+from solver.capacity_greedy import fill_quotas, greedy_split
+from solver.capacity_model import CapacityColumns, build_capacity_model, start_point
+from solver.capacity_problem import CapacityProblem, CapacitySettings, CapacitySplit, SplitMethod
+from solver.capacity_regret import regret_split
+from solver.capacity_value import split_value
 from solver.child import ChildSolver
-from solver.linear import Backend, LinearModel, LinearSolution, ModelSolver, SolveLimits, SolveStatus
+from solver.linear import Backend, LinearSolution, ModelSolver, SolveLimits, SolveStatus, WarmStart
+from solver.verify_capacity import capacity_violations
 
 SMALL_BINARIES = 200
 """Up to this many level binaries CP-SAT is asked first."""
 RESIDUAL_LIMIT = 1e-4
+DUST = 1e-9
+"""Relative difference of worths that means nothing."""
+LEAST_SOLVE_S = 0.05
+"""No solver is started with less time than this."""
 
 
 def split_capacity(
@@ -28,51 +39,111 @@ def split_capacity(
     solve: ModelSolver | None = None,
     methods: tuple[Backend, ...] | None = None,
 ) -> CapacitySplit:
-    """The best split found within the time limit.
+    """The best split found within the time limit, never worse than the greedy ones or the running parts.
 
     Args:
         problem: Pools, lines and worths.
         settings: Weights and limits.
         solve: Solver of linear models; default: a guarded child process of its own.
-        methods: Backends in the order to try; default: by size.
+        methods: Backends in the order to try; default: by size. Empty = the greedy rules alone.
     """
     if not problem.pools or not len(problem.demand):
         return _empty(problem)
     if solve is None:
         with ChildSolver() as child:
             return split_capacity(problem, settings, child, methods)
-    notes: list[str] = []
+    ends_s = time.monotonic() + settings.time_limit_s
+    best = max(_quick(problem, settings), key=lambda split: split.objective)
+    order = _by_size(problem) if methods is None else methods
+    for number, method in enumerate(order):
+        left_s = ends_s - time.monotonic()
+        share = 1.0 if number == len(order) - 1 else 0.5
+        if left_s * share < LEAST_SOLVE_S:
+            best = _noted(best, f"{method} was not asked: no time left")
+            continue
+        best = _asked(_Question(problem, settings, solve, method, left_s * share), best)
+        if best.proved:
+            break
+    return best
+
+
+def _by_size(problem: CapacityProblem) -> tuple[Backend, ...]:
     binaries = sum((pool.levels + 1) * problem.classes for pool in problem.pools)
-    by_size: tuple[Backend, ...] = ("cp_sat", "cbc") if binaries <= SMALL_BINARIES else ("cbc",)
-    order = by_size if methods is None else methods
-    for method in order:
-        model, columns = build_capacity_model(problem, settings, whole=method == "cp_sat")
-        limits = SolveLimits(settings.time_limit_s / len(order), settings.relative_gap, seed=settings.seed)
-        answer = solve(model, limits, None, method)
-        if answer.status.has_solution and model.residual(answer.values) <= RESIDUAL_LIMIT:
-            return _read(problem, settings, model, columns, answer, method, notes)
-        notes.append(f"capacity split: {method} {answer.status.value} ({answer.detail})")
-    parts, quota = greedy_split(problem, settings)
-    return _close(problem, settings, parts, quota, math.inf, "greedy", False, notes)
+    return ("cp_sat", "cbc") if binaries <= SMALL_BINARIES else ("cbc",)
 
 
 def _empty(problem: CapacityProblem) -> CapacitySplit:
     parts = np.zeros((len(problem.pools), problem.classes), dtype=np.int64)
+    missed = np.minimum(problem.guarantee, problem.demand)
+    cost = -float(missed @ problem.penalty())
     quota = np.zeros(problem.permitted.shape)
-    missed = problem.guarantee.copy()
-    cost = float(missed @ problem.miss_penalty)
-    return CapacitySplit(parts, quota, missed, -cost, -cost, "greedy", True)
+    return CapacitySplit(parts, quota, missed, cost, cost, "greedy", SolveStatus.OPTIMAL)
 
 
-def _read(
-    problem: CapacityProblem,
-    settings: CapacitySettings,
-    model: LinearModel,
-    columns: CapacityColumns,
-    answer: LinearSolution,
-    method: Backend,
-    notes: list[str],
-) -> CapacitySplit:
+def _quick(problem: CapacityProblem, settings: CapacitySettings) -> Iterator[CapacitySplit]:
+    """Splits that need no solver. The running parts are one of them where they still keep the rules."""
+    parts, quota = greedy_split(problem, settings)
+    yield close_split(problem, settings, parts, quota, "greedy")
+    yield close_split(problem, settings, parts, fill_quotas(problem, settings, parts), "greedy")
+    yield close_split(problem, settings, *regret_split(problem), "regret_greedy")
+    current = np.array([pool.current for pool in problem.pools], dtype=np.int64)
+    kept = close_split(problem, settings, current, fill_quotas(problem, settings, current), "kept")
+    if not capacity_violations(problem, kept.parts, kept.quota, kept.missed, settings.quota_unit):
+        yield kept
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """One call of one backend."""
+
+    problem: CapacityProblem
+    settings: CapacitySettings
+    solve: ModelSolver
+    method: Backend
+    limit_s: float
+
+
+def _asked(ask: _Question, best: CapacitySplit) -> CapacitySplit:
+    """The better of ``best`` and a backend's answer, with the least bound; a poor answer leaves a note."""
+    began = time.monotonic()
+    whole = ask.method == "cp_sat"
+    model, columns = build_capacity_model(ask.problem, ask.settings, whole=whole)
+    start = None
+    if not whole:
+        point = start_point(ask.problem, ask.settings, columns, best.parts, best.quota)
+        start = WarmStart(np.arange(columns.count, dtype=np.int64), point)
+    left_s = max(ask.limit_s - (time.monotonic() - began), LEAST_SOLVE_S)
+    limits = SolveLimits(left_s, ask.settings.relative_gap, seed=ask.settings.seed)
+    answer = ask.solve(model, limits, start, ask.method)
+    if not answer.status.has_solution:
+        return _noted(best, f"{ask.method} {answer.status.value} ({answer.detail})")
+    if model.residual(answer.values) > RESIDUAL_LIMIT:
+        return _noted(best, f"{ask.method} broke a row by {model.residual(answer.values):.2g}")
+    found = _read(ask, columns, answer)
+    broken = capacity_violations(ask.problem, found.parts, found.quota, found.missed, ask.settings.quota_unit)
+    if broken:
+        return _noted(best, f"{ask.method} refused by the checker: {broken[0]}")
+    return _better(best, found)
+
+
+def _better(best: CapacitySplit, found: CapacitySplit) -> CapacitySplit:
+    """The more valuable of the two; of equals the running parts, else the solver's.
+
+    What is proved about the one holds for a better one all the more.
+    """
+    bound = min(best.bound, found.bound)
+    dust = DUST * abs(best.objective)
+    if found.objective < best.objective + (dust if best.method == "kept" else -dust):
+        found = replace(best, status=found.status)
+    return replace(found, bound=max(bound, found.objective), note=best.note)
+
+
+def _noted(split: CapacitySplit, text: str) -> CapacitySplit:
+    return replace(split, note=(*split.note, f"capacity split: {text}"))
+
+
+def _read(ask: _Question, columns: CapacityColumns, answer: LinearSolution) -> CapacitySplit:
+    problem = ask.problem
     parts = np.array(
         [
             [round(float(answer.values[span] @ np.arange(span.stop - span.start))) for span in pool]
@@ -81,15 +152,10 @@ def _read(
         dtype=np.int64,
     ).reshape(len(problem.pools), problem.classes)
     quota = np.zeros(problem.permitted.shape)
-    quota[columns.quota_pool, columns.quota_line] = answer.values[columns.quota] * settings.quota_unit
+    quota[columns.quota_pool, columns.quota_line] = answer.values[columns.quota] * ask.settings.quota_unit
     _trim(problem, parts, quota)
-    proved = answer.status is SolveStatus.OPTIMAL
-    bound = answer.bound
-    if method == "cbc" and proved:
-        # CBC states no bound; its proof says that the optimum is within the gap.
-        value = model.value(answer.values)
-        bound = value + settings.relative_gap * abs(value)
-    return _close(problem, settings, parts, quota, bound, method, proved, notes)
+    method: SplitMethod = "cp_sat" if ask.method == "cp_sat" else "cbc"
+    return close_split(problem, ask.settings, parts, quota, method, answer.bound, answer.status)
 
 
 def _trim(problem: CapacityProblem, parts: IntArray, quota: FloatArray) -> None:
@@ -102,40 +168,15 @@ def _trim(problem: CapacityProblem, parts: IntArray, quota: FloatArray) -> None:
                 quota[p, mine] *= room / given
 
 
-def split_value(
-    problem: CapacityProblem, settings: CapacitySettings, parts: IntArray, quota: FloatArray
-) -> tuple[float, FloatArray]:
-    """Worth of a split, recomputed from its definition, and the guaranteed tokens/s that it misses."""
-    widths = segment_units(problem, settings) * settings.quota_unit
-    served = quota.sum(axis=0)
-    before = np.cumsum(widths, axis=1) - widths
-    by_segment = np.clip(served[:, None] - before, 0.0, widths)
-    value = float((by_segment * problem.weight[:, None] * np.array(settings.segment_value)).sum())
-    missed = widths[:, 0] - by_segment[:, 0]
-    value -= float(missed @ problem.miss_penalty)
-    demand = widths.sum(axis=1)
-    share = np.where(demand > 0, served / np.maximum(demand, 1e-12), 1.0)
-    for tier in np.unique(problem.tier):
-        mine = problem.tier == tier
-        stake = float((problem.weight * demand)[mine].sum())
-        value += settings.fairness * stake * min(float(share[mine].min()), 1.0)
-    mean_weight = float(problem.weight.mean())
-    for p, pool in enumerate(problem.pools):
-        per_part = pool.rate[:, -1] / max(pool.levels, 1)
-        moved = np.maximum(parts[p] - pool.current, 0)
-        value -= settings.move_cost * mean_weight * float(moved @ per_part)
-    return value, missed
-
-
-def _close(
+def close_split(
     problem: CapacityProblem,
     settings: CapacitySettings,
     parts: IntArray,
     quota: FloatArray,
-    bound: float,
-    method: str,
-    proved: bool,
-    notes: list[str],
+    method: SplitMethod,
+    bound: float = math.inf,
+    status: SolveStatus = SolveStatus.FEASIBLE_LIMIT,
 ) -> CapacitySplit:
+    """A split with its worth and misses recomputed from parts and quotas."""
     value, missed = split_value(problem, settings, parts, quota)
-    return CapacitySplit(parts, quota, missed, value, max(bound, value), method, proved, tuple(notes))
+    return CapacitySplit(parts, quota, missed, value, max(bound, value), method, status)

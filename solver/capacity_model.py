@@ -1,6 +1,6 @@
 """Turns a capacity split into a multiple-choice linear model: the rows (12)–(18) of ``docs/formulation.md``.
 
-Everything is counted in whole quota units, so that the same rows suit a MILP solver and CP-SAT.
+Demand is counted in whole quota units. For CP-SAT the table and the quotas are whole too; else they are exact.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def build_capacity_model(
     """The model; ``whole`` makes every column whole (for CP-SAT), else only the level binaries are."""
     columns = _columns(problem)
     rows = RowBlocks()
-    _level_rows(problem, settings, columns, rows)
+    _level_rows(problem, settings, columns, rows, whole)
     _line_rows(problem, settings, columns, rows)
     matrix, row_lower, row_upper = rows.finish(columns.count)
     integer = np.full(columns.count, whole)
@@ -63,6 +63,35 @@ def build_capacity_model(
     lower, upper = np.zeros(columns.count), _upper(problem, settings, columns)
     objective = _objective(problem, settings, columns)
     return LinearModel(objective, matrix, row_lower, row_upper, lower, upper, integer), columns
+
+
+def start_point(
+    problem: CapacityProblem,
+    settings: CapacitySettings,
+    columns: CapacityColumns,
+    parts: IntArray,
+    quota: FloatArray,
+) -> FloatArray:
+    """A value for every column that describes a split which keeps the rules."""
+    values = np.zeros(columns.count)
+    for p, pool in enumerate(problem.pools):
+        for c, span in enumerate(columns.level[p]):
+            values[span.start + int(parts[p, c])] = 1.0
+            grown = max(int(parts[p, c] - pool.current[c]), 0)
+            values[columns.moved.start + p * problem.classes + c] = grown
+    units = quota / settings.quota_unit
+    values[columns.quota] = units[columns.quota_pool, columns.quota_line]
+    widths = segment_units(problem, settings).astype(np.float64)
+    served = units.sum(axis=0)
+    by_segment = np.clip(served[:, None] - (np.cumsum(widths, axis=1) - widths), 0.0, widths)
+    values[columns.served] = by_segment.ravel()
+    values[columns.missed] = widths[:, 0] - by_segment[:, 0]
+    demand = np.maximum(widths.sum(axis=1), 1e-12)
+    share = np.where(widths.any(axis=1), served / demand, 1.0)
+    for tier in range(columns.worst.stop - columns.worst.start):
+        mine = problem.tier == tier
+        values[columns.worst.start + tier] = SHARE_UNITS * min(float(share[mine].min(initial=1.0)), 1.0)
+    return values
 
 
 def _columns(problem: CapacityProblem) -> CapacityColumns:
@@ -87,7 +116,7 @@ def _numbers(span: slice) -> IntArray:
 
 
 def _level_rows(
-    problem: CapacityProblem, settings: CapacitySettings, columns: CapacityColumns, rows: RowBlocks
+    problem: CapacityProblem, settings: CapacitySettings, columns: CapacityColumns, rows: RowBlocks, whole: bool
 ) -> None:
     """(12) one level a class, (13) parts of a pool, (14) quotas within F, (15) moves."""
     one: list[Term] = []
@@ -98,7 +127,9 @@ def _level_rows(
     current: list[float] = []
     row = 0
     for p, pool in enumerate(problem.pools):
-        units = np.floor(pool.rate / settings.quota_unit + 1e-9)
+        units = pool.rate / settings.quota_unit
+        if whole:
+            units = np.floor(units + 1e-9)
         steps = np.arange(pool.levels + 1)
         for c, span in enumerate(columns.level[p]):
             binaries = _numbers(span)
@@ -153,8 +184,8 @@ def _upper(problem: CapacityProblem, settings: CapacitySettings, columns: Capaci
 def _objective(problem: CapacityProblem, settings: CapacitySettings, columns: CapacityColumns) -> FloatArray:
     unit = settings.quota_unit
     worth = np.zeros(columns.count)
-    worth[columns.served] = (problem.weight[:, None] * np.array(settings.segment_value) * unit).ravel()
-    worth[columns.missed] = -problem.miss_penalty * unit
+    worth[columns.served] = (problem.segment_worth(settings.segment_value) * unit).ravel()
+    worth[columns.missed] = -problem.penalty() * unit
     demand, _ = demand_units(problem, unit)
     tiers = columns.worst.stop - columns.worst.start
     stake = np.bincount(problem.tier, problem.weight * demand * unit, tiers)

@@ -6,13 +6,18 @@ that may use some pools. Rates are output tokens/s. Equation numbers are those o
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from data.errors import SettingError
 from data.types import FloatArray, IntArray
+from solver.linear import SolveStatus
 from solver.problem import LARGEST, BoolArray
+
+SplitMethod = Literal["cbc", "cp_sat", "greedy", "regret_greedy", "kept"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +56,8 @@ class CapacityProblem:
         guarantee: Shape (K,): guaranteed tokens/s, at most the demand.
         weight: Shape (K,): worth of a token.
         miss_penalty: Shape (K,): worth lost for each guaranteed token that is missed.
+        debt: Shape (K,): factor (1 or more) on worth and penalty of the guaranteed part of tenants that got less
+            than their guarantee lately; ``None`` = 1 for all.
     """
 
     pools: tuple[CapacityPool, ...]
@@ -62,8 +69,11 @@ class CapacityProblem:
     guarantee: FloatArray
     weight: FloatArray
     miss_penalty: FloatArray
+    debt: FloatArray | None = None
 
     def __post_init__(self) -> None:
+        if self.debt is not None and not ((self.debt >= 1) & (self.debt <= LARGEST)).all():
+            raise SettingError("number cannot be split", field="debt", expected=f"1 to {LARGEST:g}, finite")
         for name in ("demand", "guarantee", "weight", "miss_penalty"):
             values = getattr(self, name)
             if not ((values >= 0) & (values <= LARGEST)).all():
@@ -76,6 +86,17 @@ class CapacityProblem:
                 )
             if (np.diff(pool.rate, axis=1) < 0).any() or pool.rate[:, 0].any():
                 raise SettingError("capacity table must start at 0 and never fall", field="rate")
+
+    def penalty(self) -> FloatArray:
+        """Shape (K,): worth lost for each guaranteed token that is missed, debts included."""
+        return self.miss_penalty if self.debt is None else self.miss_penalty * self.debt
+
+    def segment_worth(self, segment_value: tuple[float, float, float]) -> FloatArray:
+        """Shape (K, 3): worth of a token in the guarantee, base and burst part of each line, debts included."""
+        worth: FloatArray = self.weight[:, None] * np.array(segment_value)
+        if self.debt is not None:
+            worth[:, 0] *= self.debt
+        return worth
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +146,12 @@ class CapacitySplit:
         parts: Shape (pools, C).
         quota: Shape (pools, K): tokens/s.
         missed: Shape (K,): guaranteed tokens/s that no pool could give.
-        objective: Value of the split (worth × tokens/s).
+        objective: Value of the split (worth × tokens/s), recomputed from its definition.
         bound: No split is worth more; ``inf`` if nothing was proved.
-        method: ``cbc``, ``cp_sat`` or ``greedy``.
+        method: Where it comes from: ``cbc``, ``cp_sat``, ``greedy``, ``regret_greedy`` or ``kept``.
+        status: ``OPTIMAL`` = proved to within the gap that was asked for; ``FEASIBLE_LIMIT`` = it keeps every
+            rule and nothing more is known. A split always exists, so there are no others.
+        note: What went wrong on the way, for people.
     """
 
     parts: IntArray
@@ -135,6 +159,25 @@ class CapacitySplit:
     missed: FloatArray
     objective: float
     bound: float
-    method: str
-    proved: bool
+    method: SplitMethod
+    status: SolveStatus
     note: tuple[str, ...] = ()
+
+    @property
+    def proved(self) -> bool:
+        """Whether it was proved to within the gap that was asked for."""
+        return self.status is SolveStatus.OPTIMAL
+
+    @property
+    def gap(self) -> float:
+        """(bound − objective) / bound, 0 or more; infinite if nothing was proved."""
+        if not math.isfinite(self.bound):
+            return math.inf
+        return max(self.bound - self.objective, 0.0) / max(abs(self.bound), 1e-12)
+
+    def summary(self) -> str:
+        """One line: method, status, worth, bound and gap."""
+        told = f"worth {self.objective:.6g}"
+        if math.isfinite(self.bound):
+            told += f" of at most {self.bound:.6g}, gap {self.gap:.2%}"
+        return f"{self.method} {self.status.value}: {told}"

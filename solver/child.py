@@ -22,6 +22,8 @@ from solver.wire import HEADER_BYTES, frame, pack_request, unpack_answer
 
 GRACE_S = 0.6
 """A child that has not answered this long after its limit is killed."""
+MEMORY_MB = 16_384
+"""Address space of a solver, libraries included: far above what the largest plan has needed."""
 CHUNK_BYTES = 1 << 20
 STDERR_BYTES = 2000
 
@@ -30,9 +32,13 @@ class ChildSolver:
     """A solver process that is started on first use and started anew after it died. Not thread-safe: one a thread.
 
     Use it as a context manager; it satisfies ``solver.linear.ModelSolver``.
+
+    Args:
+        memory_mb: Most address space of the child and of each helper that it starts; 0 = no bound.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, memory_mb: int = MEMORY_MB) -> None:
+        self._memory_mb = memory_mb
         self._process: subprocess.Popen[bytes] | None = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self.pid: int | None = None
@@ -96,7 +102,7 @@ class ChildSolver:
         }
         with open(os.path.join(self._folder.name, "stderr"), "wb") as errors:  # noqa: PTH118, PTH123
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "solver.worker"],
+                [sys.executable, "-m", "solver.worker", str(self._memory_mb)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,

@@ -6,6 +6,7 @@ Anything a solver library prints goes to standard error, so that it cannot break
 from __future__ import annotations
 
 import os
+import resource
 import sys
 import time
 from dataclasses import replace
@@ -17,8 +18,15 @@ REPORT_MARGIN_S = 0.15
 """Kept back from the deadline for sending the answer."""
 
 
-def main() -> None:
-    """Serve until standard input closes."""
+def main(memory_mb: int = 0) -> None:
+    """Serve until standard input closes.
+
+    Args:
+        memory_mb: Address space of this process and of each helper that it starts, at most; 0 = no bound. A solver
+            that asks for more fails here, and not the machine.
+    """
+    if memory_mb > 0:
+        resource.setrlimit(resource.RLIMIT_AS, (memory_mb << 20, memory_mb << 20))
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     load_ortools()
@@ -33,4 +41,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(int(sys.argv[1]))

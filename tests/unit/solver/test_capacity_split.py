@@ -9,8 +9,9 @@ import pytest
 
 from data.errors import SettingError
 from solver.backends import solve_here
-from solver.capacity import split_capacity, split_value
+from solver.capacity import split_capacity
 from solver.capacity_problem import CapacityPool, CapacityProblem, CapacitySettings
+from solver.capacity_value import split_value
 from solver.linear import Backend, LinearModel, LinearSolution, SolveLimits, SolveStatus, WarmStart, no_solution
 
 EXACT = CapacitySettings(relative_gap=0.0, time_limit_s=20.0)
@@ -61,7 +62,6 @@ def test_two_solvers_agree_and_the_split_is_sound(seed: int) -> None:
     problem = _problem(seed)
     cbc = split_capacity(problem, EXACT, solve_here, ("cbc",))
     sat = split_capacity(problem, EXACT, solve_here, ("cp_sat",))
-    assert (cbc.method, sat.method) == ("cbc", "cp_sat")
     assert cbc.proved
     assert sat.proved
     worth = float(problem.weight.max())
@@ -76,7 +76,8 @@ def test_greedy_is_sound_and_never_above_the_optimum(seed: int) -> None:
     problem = _problem(seed)
     best = split_capacity(problem, EXACT, solve_here, ("cbc",))
     greedy = split_capacity(problem, EXACT, solve_here, ())
-    assert greedy.method == "greedy"
+    assert greedy.method in ("greedy", "regret_greedy", "kept")
+    assert greedy.status is SolveStatus.FEASIBLE_LIMIT
     _check(problem, greedy.parts, greedy.quota)
     assert greedy.objective <= best.objective + 1e-6 * abs(best.objective) + float(problem.weight.max())
 
@@ -147,7 +148,8 @@ def test_solver_failure_falls_back_to_greedy_and_says_so() -> None:
         return no_solution(SolveStatus.ERROR, "gone")
 
     split = split_capacity(_problem(1), EXACT, dead)
-    assert split.method == "greedy"
+    assert split.method in ("greedy", "regret_greedy", "kept")
+    assert not split.proved
     assert len(split.note) == 2
 
 

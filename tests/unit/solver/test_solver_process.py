@@ -15,11 +15,12 @@ import pytest
 import scipy.sparse
 
 from data.errors import SettingError
-from solver.backends import CBC_STATUS, CP_SAT_STATUS, HIGHS_STATUS, solve_here
+from solver.backends import solve_here
 from solver.child import ChildSolver
 from solver.instances import InstanceSize, random_problem
 from solver.linear import BACKENDS, Backend, LinearModel, SolveLimits, SolveStatus, WarmStart
 from solver.matrix import build_matrix
+from solver.statuses import CBC_STATUS, CP_SAT_STATUS, HIGHS_STATUS
 from solver.wire import pack_answer, pack_request, unpack_answer, unpack_request
 
 
