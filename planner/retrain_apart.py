@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import multiprocessing
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures import TimeoutError as FutureTimeoutError
-from concurrent.futures.process import BrokenProcessPool
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 
 from models.store import ModelStore
-from planner.priority import Priority, lower_priority
+from planner.apart import run_apart
+from planner.priority import Priority
 from planner.retrain import RetrainJob, retrain
-from planner.work_pool import WorkError
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +30,12 @@ class RetrainOutcome:
 
 
 def retrain_apart(
-    job: RetrainJob, store: Path, *, priority: Priority = "low", deadline_s: float | None = None
+    job: RetrainJob,
+    store: Path,
+    *,
+    priority: Priority = "low",
+    deadline_s: float | None = None,
+    stop: threading.Event | None = None,
 ) -> RetrainOutcome:
     """Retrain in a fresh process and wait for it; the caller's thread sleeps meanwhile.
 
@@ -43,27 +45,13 @@ def retrain_apart(
         priority: Of that process, set before it reads a row.
         deadline_s: The process is stopped after so long; ``None`` = as long as it takes. Nothing half done is ever
             seen in the store.
+        stop: The process is stopped soon after this is set.
 
     Raises:
-        WorkError: The process died, or the time was up.
+        WorkError: The process died, the time was up, or it was told to stop.
         InputError, ModelError: As :func:`planner.retrain.retrain`.
     """
-    context = multiprocessing.get_context("spawn")
-    before = {child.pid for child in multiprocessing.active_children()}
-    executor = ProcessPoolExecutor(1, mp_context=context, initializer=lower_priority, initargs=(priority,))
-    future = executor.submit(_retrain, job, store)
-    try:
-        return future.result(deadline_s)
-    except FutureTimeoutError as error:
-        raise WorkError(f"the retraining was not done after {deadline_s:g} s") from error
-    except BrokenProcessPool as error:
-        raise WorkError("the retraining process died (out of memory?)") from error
-    finally:
-        if not future.done():
-            for child in multiprocessing.active_children():
-                if child.pid not in before:
-                    child.terminate()
-        executor.shutdown(wait=True, cancel_futures=True)
+    return run_apart(_retrain, job, store, priority=priority, deadline_s=deadline_s, stop=stop)
 
 
 def _retrain(job: RetrainJob, store: Path) -> RetrainOutcome:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from router.client import Placement, Refusal
     from router.pb.v1 import router_pb2 as pb
 
+PIPE_WIDTH = 200
 PARTS = ("meets_targets", "completion_s", "harm_s", "value", "price", "score")
 
 
@@ -128,14 +130,16 @@ def _times(middle_s: float | None, upper_s: float | None) -> str:
 
 def _print_explanation(reply: pb.ExplainReply) -> None:
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Column, Table
 
     decision = reply.decision
-    console = Console()
+    # A pipe has no width of its own: nothing is cut there.
+    console = Console() if sys.stdout.isatty() else Console(width=PIPE_WIDTH)
     if decision.HasField("refusal"):
         console.print(f"refused: {decision.refusal.reason}  {decision.refusal.message}".rstrip(), markup=False)
     console.print(f"class {decision.workload_class or '-'} ({reply.class_rule or 'as given'})", markup=False)
-    table = Table("", "endpoint", "TTFT ms", "TPOT ms", "hit", *(part.replace("_", " ") for part in PARTS))
+    name = Column("endpoint", no_wrap=True, overflow="fold")
+    table = Table("", name, "TTFT ms", "TPOT ms", "hit", *(part.replace("_", " ") for part in PARTS))
     for candidate in reply.candidates:
         numbers = [f"{getattr(candidate, part):.4g}" for part in PARTS]
         table.add_row(

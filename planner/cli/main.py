@@ -63,7 +63,8 @@ def cli() -> None:
 def main(argv: list[str] | None = None) -> None:
     """Run the command line; exit code 0 done, 1 failed, 2 bad usage or input, 3 infeasible."""
     try:
-        cli.main(args=argv, prog_name="tokenfleet", standalone_mode=False)
+        # Without the stand-alone mode click gives the code of `context.exit` back instead of ending with it.
+        code = cli.main(args=argv, prog_name="tokenfleet", standalone_mode=False)
     except click.exceptions.Abort:
         click.echo("interrupted", err=True)
         sys.exit(130)
@@ -77,6 +78,8 @@ def main(argv: list[str] | None = None) -> None:
         place = f"{error.filename}: " if error.filename else ""
         click.echo(f"error: {place}{error.strerror or error}", err=True)
         sys.exit(2 if error.errno in BAD_PATH else 1)
+    if isinstance(code, int) and code:
+        sys.exit(code)
 
 
 if __name__ == "__main__":

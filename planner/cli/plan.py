@@ -13,6 +13,7 @@ from data.errors import InputError, SettingError
 from data.fleet.types import Fleet
 from data.plan import PlanDocument, PlanStatus
 from planner.cli.output_file import output_file
+from planner.cli.plan_store import history, kubernetes
 from planner.cli.plan_text import print_diff, print_plan
 from planner.demand import DemandTable
 from planner.plan_diff import plan_diff
@@ -211,13 +212,14 @@ def _log_demand(options: dict[str, Any], fleet: Fleet) -> DemandTable:
 
 
 @plan.command()
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("place", metavar="FILE|DIR[@VERSION]")
 @click.option("--json", "as_json", is_flag=True, help="Machine output on stdout.")
-def show(file: Path, as_json: bool) -> None:
-    """Show a plan."""
-    from data.plan_io import plan_to_json, read_plan
+def show(place: str, as_json: bool) -> None:
+    """Show a plan: of a file, of a plan store (the one in force), or one version of a store."""
+    from data.plan_io import plan_to_json
+    from planner.cli.plan_place import plan_at
 
-    found = read_plan(file)
+    found = plan_at(place)
     if as_json:
         click.echo(plan_to_json(found), nl=False)
     else:
@@ -225,15 +227,19 @@ def show(file: Path, as_json: bool) -> None:
 
 
 @plan.command()
-@click.argument("old", type=click.Path(path_type=Path))
-@click.argument("new", type=click.Path(path_type=Path))
+@click.argument("old", metavar="OLD")
+@click.argument("new", metavar="NEW")
 @click.option("--json", "as_json", is_flag=True, help="Machine output on stdout.")
-def diff(old: Path, new: Path, as_json: bool) -> None:
-    """Show what changes from plan OLD to plan NEW."""
-    from data.plan_io import read_plan
+def diff(old: str, new: str, as_json: bool) -> None:
+    """Show what changes from plan OLD to plan NEW, each a FILE, DIR or DIR@VERSION."""
+    from planner.cli.plan_place import plan_at
 
-    changes = plan_diff(read_plan(old), read_plan(new))
+    changes = plan_diff(plan_at(old), plan_at(new))
     if as_json:
         click.echo(json.dumps(changes.as_dict(), indent=2, ensure_ascii=False))
     else:
         print_diff(changes)
+
+
+plan.add_command(history)
+plan.add_command(kubernetes)

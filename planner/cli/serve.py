@@ -1,4 +1,4 @@
-"""``tokenfleet serve router``: the routing service over gRPC."""
+"""``tokenfleet serve``: the routing service over gRPC, and the planner (``planner.cli.serve_planner``)."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from click.core import ParameterSource
 from data.errors import SettingError
 from data.fleet.reference import REFERENCE_FLEETS, reference_path
 from planner.arm import parse_settings
+from planner.cli.serve_planner import planner
 from router.server_settings import ListenSettings, Tls
 from router.service_settings import Given, Knobs, ServiceSettings, read_knobs
 
@@ -37,6 +38,12 @@ def serve() -> None:
 @click.option("--metrics-listen", default="", metavar="HOST:PORT", help="Serve Prometheus metrics there.")
 @click.option("--policy", default="tokenpilot", show_default=True, metavar="NAME", help="Routing policy.")
 @click.option("--set", "pairs", multiple=True, metavar="KEY=VALUE", help="Setting of the policy. May be repeated.")
+@click.option(
+    "--flow", default="slomax", show_default=True, metavar="NAME", help="Flow control; none = decide at once."
+)
+@click.option(
+    "--flow-set", "flow_pairs", multiple=True, metavar="KEY=VALUE", help="Setting of it. May be repeated."
+)
 @click.option("--settings", type=FILE, metavar="FILE", help="Limits, leases and filters; see docs/router.md.")
 @click.option(
     "--scope-secret", type=FILE, metavar="FILE", help="Secret that parts prefixes of tenants, 16 to 64 bytes."
@@ -82,6 +89,8 @@ def router(context: click.Context, /, as_json: bool, log_format: str, **given: A
     uvloop.run(main())
 
 
+serve.add_command(planner)
+
 NESTED = {
     "listen": "listen.address",
     "tls_certificate": "listen.tls.certificate",
@@ -101,6 +110,7 @@ PLAIN = (
     "index_snapshot",
     "metrics_listen",
     "policy",
+    "flow",
 )
 
 
@@ -120,6 +130,7 @@ def _settings(given: dict[str, Any], flags: frozenset[str]) -> ServiceSettings:
         fleet=path,
         listen=ListenSettings(given["listen"], tls, given["allow_insecure"]),
         policy_settings=parse_settings(given["pairs"]),
+        flow_settings=parse_settings(given["flow_pairs"]),
         knobs=knobs,
         given=Given(frozenset(NESTED.get(flag, flag) for flag in flags), given["settings"], keys),
         **{field: given[field] for field in PLAIN},

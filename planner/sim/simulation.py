@@ -18,8 +18,9 @@ from planner.sim.network import Network
 from planner.sim.permissions import Permissions
 from planner.sim.router_side import RouterSide
 from planner.sim.sequence import Sequence
-from planner.sim.waiting_room import WaitingRoom, with_time_left
+from planner.sim.waiting_room import WaitingRoom
 from router.core import Decision
+from router.slomax.time_left import with_time_left
 from router.slomax.types import Refused
 from router.types import FleetView, RouteRequest
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 
 from data.fleet.types import Fleet
-from data.types import IntArray, Outcome, RefusalReason, Slo
+from data.types import IntArray, Outcome, RefusalReason
 from planner.sim.events import EventQueue
 from planner.sim.flight import Flight
 from planner.sim.network import Network
@@ -21,8 +20,6 @@ OnSent = Callable[[float, Flight, RouteRequest, IntArray], None]
 OnRefused = Callable[[float, Flight, RouteRequest, Refused], None]
 FlowFactory = Callable[[FlowContext], FlowControl]
 """Makes the flow control of one run."""
-LEAST_LEFT_S = 1e-3
-"""A target that is lost is passed on as this much time: it ranks behind every other, and stays a target."""
 
 
 class WaitingRoom:
@@ -148,16 +145,3 @@ class WaitingRoom:
         if at_s == self._armed_s:
             self._armed_s = math.inf
             self.pump(now_s)
-
-
-def with_time_left(route: RouteRequest, waited_s: float) -> RouteRequest:
-    """The request with what is left of its targets after waiting: policies count from the dispatch."""
-    slo = route.slo
-    if waited_s <= 0.0 or (slo.ttft_s is None and slo.deadline_s is None):
-        return route
-    left = Slo(_left(slo.ttft_s, waited_s), slo.tpot_s, _left(slo.deadline_s, waited_s))
-    return replace(route, slo=left)
-
-
-def _left(target_s: float | None, waited_s: float) -> float | None:
-    return None if target_s is None else max(target_s - waited_s, LEAST_LEFT_S)

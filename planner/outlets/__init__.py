@@ -1,0 +1,1 @@
+"""What a published plan becomes outside: Kubernetes objects, a webhook call, gauges."""

@@ -1,0 +1,1 @@
+"""Published plans: a folder of versions with one pointer, written by one planner at a time."""
