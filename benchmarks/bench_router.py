@@ -182,13 +182,13 @@ def rows(quick: bool) -> list[Row]:
     model = trained()
     found: list[Row] = []
     for n in SIZES:
-        found += decision_rows(n, model.predictor, 600 if quick else 5000)
+        found += decision_rows(n, model.predictor, 500 if quick else 5000)
     cores = os.sched_getaffinity(0)
     with tempfile.TemporaryDirectory() as folder:
         if len(cores) > 1:
             os.sched_setaffinity(0, {CLIENT_CORE})
         try:
-            found += grpc_rows(publish(model, Path(folder)), 1.5 if quick else 8.0)
+            found += grpc_rows(publish(model, Path(folder)), 1.2 if quick else 8.0)
         finally:
             os.sched_setaffinity(0, cores)
     return found

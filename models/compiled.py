@@ -1,4 +1,4 @@
-"""Fast evaluation of LightGBM forests: bit-equal to ``Booster.predict`` and free of LightGBM.
+"""Evaluation of LightGBM forests of any shape: bit-equal to ``Booster.predict`` and free of LightGBM.
 
 All forests of a model lie in one set of flat arrays. A leaf is a node whose children are itself, so that a walk of
 fixed length needs no test for the end; rows go eight at a time through each tree, so that their memory reads
@@ -53,9 +53,7 @@ class Forest:
 
     def predict(self, matrix: FeatureMatrix) -> FloatArray:
         """Raw sums of each forest, shape (outputs, rows)."""
-        if matrix.ndim != 2 or matrix.shape[1] < self.features:
-            message = f"matrix of shape {matrix.shape} for a forest over {self.features} features"
-            raise ModelError(message, reason="schema")
+        check_width(matrix, self.features)
         out = np.zeros((self.outputs, matrix.shape[0]))
         _walk(
             np.ascontiguousarray(matrix),
@@ -71,6 +69,13 @@ class Forest:
             out,
         )
         return out
+
+
+def check_width(matrix: FeatureMatrix, features: int) -> None:
+    """Raise ``ModelError`` (reason ``schema``) unless there are rows with at least so many columns."""
+    if matrix.ndim != 2 or matrix.shape[1] < features:
+        message = f"matrix of shape {matrix.shape} for a forest over {features} features"
+        raise ModelError(message, reason="schema")
 
 
 @numba.njit(cache=True, nogil=True, boundscheck=False)

@@ -25,6 +25,7 @@ import math
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import NormalDist
+from typing import TypeAlias
 
 import numpy as np
 
@@ -91,6 +92,20 @@ def prior_times(features: FeatureMatrix, settings: PriorSettings) -> PriorTimes:
     """Equations (1) to (7) for each row; finite and positive whatever the input."""
     times = np.empty((4, len(features)))
     suspect = np.empty(len(features), dtype=np.bool_)
+    put_times(features, *time_arguments(settings), times, suspect)
+    return PriorTimes(times[0], times[1], times[2], times[3], suspect)
+
+
+PriorConstants: TypeAlias = tuple[float, float, float, float, float, float, float]
+"""The values of ``PriorSettings``, in order."""
+
+
+TimeArguments: TypeAlias = tuple[IntArray, int, PriorConstants]
+"""Arguments of :func:`put_times` between the rows and the results."""
+
+
+def time_arguments(settings: PriorSettings) -> TimeArguments:
+    """The prior as compiled code takes it."""
     constants = (
         settings.head_floor,
         settings.interference,
@@ -100,20 +115,22 @@ def prior_times(features: FeatureMatrix, settings: PriorSettings) -> PriorTimes:
         settings.spread_load,
         settings.spread_age,
     )
-    _fill_times(features, _PHYSICAL, _LOAD, constants, times, suspect)
-    return PriorTimes(times[0], times[1], times[2], times[3], suspect)
+    return _PHYSICAL, _LOAD, constants
 
 
 @compiled
-def _fill_times(
+def put_times(
     features: FeatureMatrix,
     columns: IntArray,
     load_column: int,
-    constants: tuple[float, float, float, float, float, float, float],
+    constants: PriorConstants,
     times: FloatArray,
     suspect: BoolArray,
 ) -> None:
-    """One pass over the rows: a decision calls this twice, and each array operation would cost a microsecond."""
+    """Fill ``times`` (medians of TTFT and TPOT, then their spreads; shape (4, rows)) and ``suspect``.
+
+    One pass over the rows: a decision does this twice, and each array operation would cost a microsecond.
+    """
     head_floor, interference, arrivals, decode_tokens, spread_least, spread_load, spread_age = constants
     value = np.empty(len(columns))
     for row in range(features.shape[0]):
@@ -179,7 +196,7 @@ _PHYSICAL = np.array([
         "kv_capacity_tokens", "p0", "p1", "p2", "d0", "d1", "d2", "host_overhead", "d_sat", "sat_batch",
     )
 ])  # fmt: skip
-"""Columns that the equations read, in the order of ``_fill_times``. They are an argument of it and no constant:
+"""Columns that the equations read, in the order of ``put_times``. They are an argument of it and no constant:
 compiled code that is kept on disk would not notice that they moved."""
 _LOAD = INDEX["prefill_load"]
 
@@ -204,7 +221,8 @@ class PriorPredictor:
         self.settings = settings or PriorSettings()
         self.quantiles = check_quantiles(quantiles)
         self.codes = codes or CategoryCodes()
-        self._z = np.array([NormalDist().inv_cdf(level) for level in quantiles])
+        #: Standard normal quantile of each level.
+        self.z = np.array([NormalDist().inv_cdf(level) for level in quantiles])
 
     def predict(self, features: FeatureMatrix) -> Prediction:
         """Quantiles for each row, log-normal around the prior's medians."""
@@ -219,8 +237,17 @@ class PriorPredictor:
 
     def quantile_times(self, median_s: FloatArray, spread: FloatArray) -> FloatArray:
         """Log-normal quantiles, shape (rows, quantiles), for medians and standard deviations of log time."""
-        times: FloatArray = median_s[:, None] * np.exp(spread[:, None] * self._z[None, :])
+        times = np.empty((len(median_s), len(self.z)))
+        put_quantiles(median_s, spread, self.z, times)
         return times
+
+
+@compiled
+def put_quantiles(median_s: FloatArray, spread: FloatArray, z: FloatArray, out: FloatArray) -> None:
+    """Log-normal quantiles into ``out``, shape (rows, levels)."""
+    for row in range(len(median_s)):
+        for level in range(len(z)):
+            out[row, level] = median_s[row] * math.exp(spread[row] * z[level])
 
 
 def check_quantiles(quantiles: tuple[float, ...]) -> tuple[float, ...]:

@@ -14,8 +14,9 @@ from models.calibration import LOAD_BANDS
 from models.card import TARGETS, ModelCard
 from models.compiled import Forest
 from models.features import LEARNED, RISING, check_schema, schema_hash
-from models.physics import PriorPredictor, PriorSettings, prior_times
-from models.serving_rows import ServingTables, answer, sort_rows
+from models.leaf_masks import LeafMasks, MaskArguments, quickest
+from models.physics import PriorPredictor, PriorSettings, prior_times, time_arguments
+from models.serving_rows import ServingTables, answer, answer_arguments, sort_rows, whole_answer
 
 _LEARNED = len(LEARNED)
 _RISING = np.array([name in RISING for name in LEARNED])
@@ -62,8 +63,11 @@ class ResidualPredictor:
         self.codes = CategoryCodes(card.gpu_types, card.models)
         self._prior_settings = PriorSettings(**card.prior)
         self.prior = PriorPredictor(self._prior_settings, card.quantiles, self.codes)
-        self._forest = forest
+        self._forest = quickest(forest)
         self._tables = _tables(card, self._prior_settings)
+        self._masks = self._forest.arguments if isinstance(self._forest, LeafMasks) else None
+        self._times = time_arguments(self._prior_settings)
+        self._answer = answer_arguments(self._tables)
 
     @property
     def version(self) -> str:
@@ -72,10 +76,26 @@ class ResidualPredictor:
 
     def predict(self, features: FeatureMatrix) -> Prediction:
         """Quantiles for each row, in order; finite and positive for any input."""
+        if self._masks is not None and features.shape[1] >= _LEARNED:
+            return self._compiled(features, self._masks)
         raw = self.raw_quantiles(features)
         sort_rows(raw.ttft_s)
         sort_rows(raw.tpot_s)
         return Prediction(self.quantiles, raw.ttft_s, raw.tpot_s, self.version, raw.extrapolated)
+
+    def _compiled(self, features: FeatureMatrix, masks: MaskArguments) -> Prediction:
+        quantiles = np.empty((len(TARGETS), len(features), len(self.quantiles)))
+        outside = np.empty(len(features), dtype=np.bool_)
+        whole_answer(
+            np.ascontiguousarray(features),
+            self._times,
+            masks,
+            self._forest.outputs,
+            self._answer,
+            quantiles,
+            outside,
+        )
+        return Prediction(self.quantiles, quantiles[0], quantiles[1], self.version, outside)
 
     def raw_quantiles(self, features: FeatureMatrix) -> RawQuantiles:
         """Quantiles as fitted and calibrated, which may cross."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
@@ -16,7 +17,8 @@ from models.base import BoolArray, FeatureMatrix
 from models.calibration import LOAD_BAND_EDGES
 from models.features import INDEX
 from models.jit import compiled
-from models.physics import LEAST_S, MOST_S, PriorTimes, stale_spread_of
+from models.leaf_masks import MaskArguments, add_sums
+from models.physics import LEAST_S, MOST_S, PriorTimes, TimeArguments, put_times, stale_spread_of
 
 EXTRAPOLATION_SPREAD = 0.25
 """Standard deviation of log time added above the trained range (F082)."""
@@ -52,6 +54,21 @@ class ServingTables:
     spread_age: float
 
 
+AnswerArguments: TypeAlias = tuple[
+    IntArray, FloatArray, FloatArray, FloatArray, FloatArray, FloatArray, FloatArray, BoolArray, FloatArray, int,
+    FloatArray, float, tuple[float, float, float],
+]  # fmt: skip
+"""Arguments of the compiled pass that belong to the model."""
+
+
+def answer_arguments(tables: ServingTables) -> AnswerArguments:
+    """The model as compiled code takes it."""
+    return (
+        _COLUMNS, _EDGES, tables.base, tables.clamp, tables.offsets, tables.low, tables.high, tables.rising,
+        tables.roles, tables.models, tables.z, tables.spread_age, (EXTRAPOLATION_SPREAD, LEAST_S, MOST_S),
+    )  # fmt: skip
+
+
 def answer(
     features: FeatureMatrix,
     sums: FloatArray,
@@ -70,11 +87,29 @@ def answer(
     """
     medians = (times.ttft_s, times.tpot_s)
     spreads = (times.ttft_spread, times.tpot_spread)
-    _answer(
-        features, sums, medians, spreads, times.suspect, _COLUMNS, _EDGES, tables.base, tables.clamp,
-        tables.offsets, tables.low, tables.high, tables.rising, tables.roles, tables.models, tables.z,
-        tables.spread_age, (EXTRAPOLATION_SPREAD, LEAST_S, MOST_S), quantiles, outside,
-    )  # fmt: skip
+    arguments = answer_arguments(tables)
+    _answer(features, sums, medians, spreads, times.suspect, *arguments, quantiles, outside)
+
+
+@compiled
+def whole_answer(
+    features: FeatureMatrix,
+    prior: TimeArguments,
+    masks: MaskArguments,
+    outputs: int,
+    model: AnswerArguments,
+    quantiles: FloatArray,
+    outside: BoolArray,
+) -> None:
+    """Prior, forest and :func:`answer` in one call, the quantiles of each row in order."""
+    rows = features.shape[0]
+    times, suspect = np.empty((4, rows)), np.empty(rows, dtype=np.bool_)
+    put_times(features, *prior, times, suspect)
+    sums = np.zeros((outputs, rows))
+    add_sums(features, *masks, sums)
+    _answer(features, sums, (times[0], times[1]), (times[2], times[3]), suspect, *model, quantiles, outside)
+    for target in range(quantiles.shape[0]):
+        sort_rows(quantiles[target])
 
 
 @compiled

@@ -7,19 +7,24 @@ as the report ages: an old report fades to "unknown", never to "full".
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
 from data.errors import SettingError
 from data.types import FloatArray, IntArray
+from models.jit import compiled
 
 PREFILL_LOAD_HALF_LIFE_S = 20.0
 """Half-life of the memory of prefill work sent to an endpoint; see ``prefill_load``."""
-_LN2 = float(np.log(2.0))
 UNREPORTED_AGE_S = 60.0
 """Age that stands for "never reported", and the largest age a feature shows."""
+LoadColumns: TypeAlias = tuple[FloatArray, ...]
+"""The columns of ``EndpointColumns``, in its order."""
+Fading: TypeAlias = tuple[float, float, float, float, float]
+"""What the compiled code needs of the settings: see :func:`fading`."""
 
 
 class EndpointColumns(Protocol):
@@ -120,62 +125,91 @@ class Signals:
         )
 
 
-def observe(table: EndpointColumns, rows: IntArray, now_s: float, settings: SignalSettings) -> Signals:
-    """Signals of the endpoints ``rows`` at ``now_s``; every value is finite and not negative."""
-    age = now_s - table.reported_at_s[rows]
-    age = np.where(age >= 0, np.minimum(age, UNREPORTED_AGE_S), np.where(age < 0, 0.0, UNREPORTED_AGE_S))
-    weight = np.exp2(-np.maximum(age - settings.fresh_s, 0.0) / settings.half_life_s)
-    inflight, decoding = table.inflight[rows], table.decoding[rows]
-    own_waiting = np.maximum(inflight - decoding, 0.0)
-    waiting = _known(table.waiting[rows])
-    running = _known(table.running[rows])
-    # What was ours when the report was sampled: in flight now, less what was sent after the sample.
-    ours_then = np.maximum(inflight - table.sent_since_report[rows], 0.0)
-    reported = waiting + running
-    foreign = np.maximum(reported - ours_then, 0.0) * weight
-    foreign_waiting = foreign * waiting / np.maximum(reported, 1.0)
-    own_tokens = table.inflight_uncached_tokens[rows]
-    foreign_tokens = foreign_waiting * settings.foreign_prompt_tokens
-    own_seconds = table.waiting_prefill_s[rows]
-    per_token = own_seconds / np.maximum(own_tokens, 1.0)
-    capacity = table.kv_capacity_tokens[rows]
-    inflight_tokens = table.inflight_tokens[rows]
-    kv_use = _kv_use(table, rows, weight, inflight_tokens, capacity)
-    elapsed = np.where(own_tokens > 0, now_s - table.prefill_since_s[rows], 0.0)
-    return Signals(
-        queue_depth=own_waiting + foreign_waiting,
-        waiting_prefill_tokens=own_tokens + foreign_tokens,
-        waiting_prefill_s=own_seconds + foreign_tokens * per_token,
-        prefill_elapsed_s=np.maximum(_known(elapsed), 0.0),
-        running=decoding + (foreign - foreign_waiting),
-        inflight_tokens=inflight_tokens,
-        kv_use=kv_use,
-        kv_tokens=kv_use * capacity,
-        metrics_age_s=age,
-        prefill_load=prefill_load(table.recent_prefill_s[rows], table.recent_prefill_at_s[rows], now_s),
+def load_columns(table: EndpointColumns) -> LoadColumns:
+    """The columns that signals are made of, for compiled code."""
+    return (
+        table.reported_at_s,
+        table.running,
+        table.waiting,
+        table.kv_use,
+        table.kv_capacity_tokens,
+        table.inflight,
+        table.inflight_uncached_tokens,
+        table.waiting_prefill_s,
+        table.prefill_since_s,
+        table.inflight_tokens,
+        table.decoding,
+        table.sent_since_report,
+        table.sent_uncached_since_report,
+        table.recent_prefill_s,
+        table.recent_prefill_at_s,
     )
 
 
-def prefill_load(recent_s: FloatArray, at_s: FloatArray, now_s: float) -> FloatArray:
-    """Prefill seconds sent each second, from their fading sum ``recent_s`` as it stood at ``at_s``."""
-    idle = np.maximum(now_s - at_s, 0.0)
-    load: FloatArray = recent_s * np.exp2(-idle / PREFILL_LOAD_HALF_LIFE_S) * (_LN2 / PREFILL_LOAD_HALF_LIFE_S)
-    return load
+def fading(settings: SignalSettings) -> Fading:
+    """The settings and constants as compiled code takes them."""
+    return (
+        settings.fresh_s,
+        settings.half_life_s,
+        settings.foreign_prompt_tokens,
+        UNREPORTED_AGE_S,
+        PREFILL_LOAD_HALF_LIFE_S,
+    )
 
 
-def _known(values: FloatArray) -> FloatArray:
-    """The values with "never reported" as 0."""
-    known: FloatArray = np.where(values == values, values, 0.0)  # only a NaN differs from itself
-    return known
+def observe(table: EndpointColumns, rows: IntArray, now_s: float, settings: SignalSettings) -> Signals:
+    """Signals of the endpoints ``rows`` at ``now_s``; every value is finite and not negative."""
+    out = np.empty((len(rows), len(_IN_ORDER)))
+    put_signals(rows, now_s, fading(settings), load_columns(table), _IN_ORDER, out)
+    return Signals(*out.T)
 
 
-def _kv_use(
-    table: EndpointColumns, rows: IntArray, weight: FloatArray, inflight_tokens: FloatArray, capacity: FloatArray
-) -> FloatArray:
-    """Reported KV use plus what was sent since; fades to what this router itself has there."""
-    reported = table.kv_use[rows]
-    own = inflight_tokens / capacity
-    known = reported == reported
-    fresh = np.where(known, reported, own) + table.sent_uncached_since_report[rows] / capacity
-    share: FloatArray = np.minimum(np.maximum(weight * fresh + (1.0 - weight) * own, 0.0), 1.0)
-    return share
+_IN_ORDER = np.arange(len(fields(Signals)))
+
+
+@compiled
+def put_signals(
+    rows: IntArray, now_s: float, fades: Fading, columns: LoadColumns, places: IntArray, out: FloatArray
+) -> None:
+    """Write the signals of ``rows``, in the order of ``Signals``, into the columns ``places`` of ``out``."""
+    fresh_s, half_life_s, foreign_prompt_tokens, unreported_age_s, load_half_life_s = fades
+    reported_at_s, running, waiting, kv_use, kv_capacity = columns[:5]
+    inflight, own_tokens, own_seconds, prefill_since_s, inflight_tokens, decoding = columns[5:11]
+    sent, sent_tokens, recent_s, recent_at_s = columns[11:]
+    for place in range(len(rows)):
+        row, values = rows[place], out[place]
+        age = now_s - reported_at_s[row]
+        age = min(max(age, 0.0), unreported_age_s) if age == age else unreported_age_s
+        weight = np.exp2(-(age - fresh_s) / half_life_s) if age > fresh_s else 1.0
+        own_waiting = max(inflight[row] - decoding[row], 0.0)
+        reported_waiting = _known(waiting[row])
+        reported = reported_waiting + _known(running[row])
+        # What was ours when the report was sampled: in flight now, less what was sent after the sample.
+        ours_then = max(inflight[row] - sent[row], 0.0)
+        foreign = max(reported - ours_then, 0.0) * weight
+        foreign_waiting = foreign * reported_waiting / max(reported, 1.0)
+        foreign_tokens = foreign_waiting * foreign_prompt_tokens
+        per_token_s = own_seconds[row] / max(own_tokens[row], 1.0)
+        elapsed_s = max(_known(now_s - prefill_since_s[row]), 0.0) if own_tokens[row] > 0.0 else 0.0
+        # Reported KV use plus what was sent since; it fades to what this router itself has there.
+        capacity = kv_capacity[row]
+        own_share = inflight_tokens[row] / capacity
+        fresh = (kv_use[row] if kv_use[row] == kv_use[row] else own_share) + sent_tokens[row] / capacity
+        share = min(max(weight * fresh + (1.0 - weight) * own_share, 0.0), 1.0)
+        load = recent_s[row] * np.exp2(-max(now_s - recent_at_s[row], 0.0) / load_half_life_s)
+        values[places[0]] = own_waiting + foreign_waiting
+        values[places[1]] = own_tokens[row] + foreign_tokens
+        values[places[2]] = own_seconds[row] + foreign_tokens * per_token_s
+        values[places[3]] = elapsed_s
+        values[places[4]] = decoding[row] + (foreign - foreign_waiting)
+        values[places[5]] = inflight_tokens[row]
+        values[places[6]] = share
+        values[places[7]] = share * capacity
+        values[places[8]] = age
+        values[places[9]] = load * (math.log(2.0) / load_half_life_s)
+
+
+@compiled
+def _known(value: float) -> float:
+    """The value with "never reported" (NaN) as 0."""
+    return value if value == value else 0.0

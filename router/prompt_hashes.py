@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from router.block_hashes import NO_MEDIA, PublicPrefixes, scope_hashes
+from router.prefix.hash_chain import HashChain
 from router.prefix_scope import PUBLIC, MediaSpan, Scope, ScopeKeys, media_keys
 from router.prompt import HashedPrompt, Prompt
 from router.xxh64 import chain
@@ -41,16 +42,16 @@ class ScopedHashes:
             if prompt.engine_hashes:
                 # The engine's own hashes hold adapter and salt already; events bring the very same numbers.
                 scope = Scope(prompt.model, block_tokens=prompt.block_tokens)
-            return HashedPrompt(tuple(scope_hashes(prompt.block_hashes, scope).tolist()), salt)
+            return HashedPrompt(HashChain.of(scope_hashes(prompt.block_hashes, scope)), salt)
         # Arrays of uint32 are taken as they are, without a Python object for each token.
         tokens: Any = np.frombuffer(prompt.token_ids, dtype=np.uint32)
         # Media whose places are not known lie everywhere: such a prompt meets its like, not an engine's events.
         media = [MediaSpan(prompt.media_digest, 0, len(tokens))] if prompt.media_digest else prompt.media
         if self.public is not None:
             blocks, shared = self.public.hash_prompt(tokens, scope, media)
-            return HashedPrompt(tuple(blocks.tolist()), PUBLIC if shared else salt)
+            return HashedPrompt(HashChain.of(blocks), PUBLIC if shared else salt)
         keys = media_keys(media, len(tokens) // scope.block_tokens, scope.block_tokens) if media else NO_MEDIA
-        return HashedPrompt(tuple(chain(tokens, scope.block_tokens, root, keys).tolist()), salt)
+        return HashedPrompt(HashChain.of(chain(tokens, scope.block_tokens, root, keys)), salt)
 
     def _scope(self, prompt: Prompt) -> tuple[Scope, np.uint64]:
         """Scope and the seed of its first block; both take several digests, so they are remembered."""

@@ -49,6 +49,7 @@ class WriteReport:
     Attributes:
         rows: Rows that stand in files.
         files: Files written.
+        taken: Decisions and outcomes that were recorded, whether they stand in files yet or not.
         dropped: Rows refused because ``max_buffered_rows`` were waiting, or left when the writer closed.
         rejected: Rows that no file can hold (a value that does not fit its column), by reason.
         write_errors: Times that a file could not be written; its rows wait for the next try.
@@ -58,6 +59,7 @@ class WriteReport:
     rows: int = 0
     files: int = 0
     dropped: int = 0
+    taken: list[int] = field(default_factory=lambda: [0, 0])
     rejected: Counter[str] = field(default_factory=Counter)
     write_errors: int = 0
     last_error: str = ""

@@ -131,6 +131,7 @@ class LogWriter:
                 self.report.dropped += 1
                 return
             buffer.append(row)
+            self.report.taken[table] += 1
             if len(buffer.rows) < settings.rotate_rows and not self._aged(table):
                 return
             self._seal(table)

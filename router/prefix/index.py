@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from data.errors import SettingError
 from data.types import IntArray
+from router.prefix.hash_chain import HashChain
 from router.prefix.kernels import FULL, GAP
 from router.prefix.lru import LruBlocks
 from router.prefix.slots import UInt64Array
@@ -262,6 +263,8 @@ def as_hashes(block_hashes: Hashes) -> UInt64Array:
     """The hashes as an array; negative numbers are read as 64-bit two's complement."""
     if isinstance(block_hashes, np.ndarray):
         return block_hashes
+    if isinstance(block_hashes, HashChain):
+        return block_hashes.array
     try:
         return np.frombuffer(array("Q", block_hashes), dtype=np.uint64)
     except (OverflowError, TypeError):

@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from data.types import RefusalReason
+from planner.cli.serve import router
 from router.pb.v1 import router_pb2 as pb
 from router.service_settings import Knobs
 from router.slomax.refusals import STATUS
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "router.md").read_text()
-GROUPS = ("server", "limits", "leases", "predictor")
+GROUPS = ("server", "limits", "leases", "predictor", "prefix_index", "index_snapshot", "log")
 
 
 @pytest.mark.parametrize("reason", list(RefusalReason))
@@ -34,6 +35,11 @@ def test_every_setting_stands_there_with_its_default(group: str) -> None:
         value = getattr(settings, item.name)
         shown = f"{value:,}" if isinstance(value, int) and value >= 10_000 else f"{value:g}"
         assert f"| `{group}.{item.name}` | {shown} |" in PAGE
+
+
+def test_every_option_of_the_command_stands_there() -> None:
+    for option in router.params:
+        assert f"`{option.opts[0]}" in PAGE, option.opts
 
 
 def test_every_call_stands_there() -> None:

@@ -65,7 +65,7 @@ def finish(service: RouterService, clock: Clock, reply: pb.RouteReply, rng: np.r
 async def test_what_was_routed_trains_the_model_that_routes_next(tmp_path: Path) -> None:
     fleet, log, store = tmp_path / "fleet.yaml", tmp_path / "log", tmp_path / "models"
     fleet.write_text(reference_path("one-pool").read_text())
-    service = RouterService(ServiceSettings(fleet=fleet, log=log, models=store))
+    service = RouterService(ServiceSettings(fleet=fleet, log=log, models=store, flow="none"))
     clock = service.live.clock = Clock()
     question = pb.RouteRequest(model="assistant@v1", input_tokens=1000, output_budget=200)
     if service.live.state.fleet.tenants:

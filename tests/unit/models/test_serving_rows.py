@@ -125,6 +125,16 @@ def test_the_answer_is_prior_forest_calibration_and_guards(toy_model: Trained) -
                 assert getattr(raw, target)[number, level] == pytest.approx(want, rel=1e-9)
 
 
+def test_one_call_answers_what_the_parts_answer(toy_model: Trained) -> None:
+    """To the last bit, for rows of any kind and for rows that do not lie side by side in memory."""
+    rows, predictor = odd_rows(toy_model), toy_model.predictor
+    for asked in (rows, rows[:1], rows[:0], rows[::2], np.asfortranarray(rows)):
+        raw, got = predictor.raw_quantiles(asked), predictor.predict(asked)
+        np.testing.assert_array_equal(got.ttft_s, np.sort(raw.ttft_s, axis=1))
+        np.testing.assert_array_equal(got.tpot_s, np.sort(raw.tpot_s, axis=1))
+        np.testing.assert_array_equal(got.extrapolated, raw.extrapolated)
+
+
 def test_rows_are_sorted_in_place() -> None:
     random = np.random.default_rng(0)
     for levels in (1, 2, 3, 7):
