@@ -1,7 +1,7 @@
 """Which engines there are: from the fleet file, or from a file of its own that something else keeps up to date.
 
 A list of engines is read strictly, all or nothing. That a file disappears is not "no engines", and neither is a
-file that cannot be read: whoever watches it (``router.reload.WatchedFile``) keeps the old list and says why.
+file that cannot be read: whoever watches it (``router.reload``) keeps the old list and says why.
 """
 
 from __future__ import annotations

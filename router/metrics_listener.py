@@ -1,4 +1,4 @@
-"""Counts what the router decides and how it ends; see ``router.metric_catalog`` for what each metric means."""
+"""Counts what the router decides and how it ends; ``router.metric_catalog`` says what each metric means."""
 
 from __future__ import annotations
 
