@@ -203,6 +203,10 @@ class LiveRouter(LiveState):
             plan_id=self.serving.plan_id,
         )
 
+    def full(self, request_id: str) -> pb.RouteReply:
+        """The answer to one of several requests for which no more may wait."""
+        return self._refuse(request_id, RefusalReason.QUEUE_FULL)
+
     def invalid(self, request_id: str, error: InvalidRequestError) -> pb.RouteReply:
         """The answer to a wrong request among others that are right."""
         return self._refuse(request_id, RefusalReason.INVALID_REQUEST, str(error))

@@ -191,6 +191,8 @@ class RouterServicer(rpc.RouterServicer):
                 return await self._turn.reply(request, client.tenant, client.name, context.time_remaining())
             except InvalidRequestError as error:
                 return self.live.invalid(request.request_id, error)
+            except CallRefusedError:
+                return self.live.full(request.request_id)
 
         return answer
 

@@ -219,14 +219,13 @@ class SloMax:
         """The next of one model; a round ends when one was sent, dropped or put behind, or with none."""
         tried: set[tuple[int, int]] = set()
         while True:
-            for queue, item, by_floor in self._queues.turns(model, now_s):
+            for item, rank, by_floor in self._queues.turns(model, now_s):
                 if item.due_s < now_s and not item.late:
                     if self._refuses_late(item):
                         return self._drop(item, RefusalReason.OVERLOADED, now_s)
                     if self.settings.demote:
                         self._demote(item)
                         break
-                rank = 0 if by_floor else queue.rank  # the floor is a promise: no lower ceiling holds it back
                 if (item.ticket, rank) in tried or not self._gate.any_open(item, rank):
                     continue
                 tried.add((item.ticket, rank))

@@ -57,6 +57,16 @@ class Gate:
         """Long prefills in progress at each endpoint."""
         self.bound = np.zeros(n)
         """Requests with a TPOT target in flight at each endpoint."""
+        self._compile(now_s)
+
+    def _compile(self, now_s: float) -> None:
+        """Run every kernel once, which the first request should not wait for."""
+        self.refresh(now_s)
+        nothing, rows = self.prefill_s(1, np.zeros(len(self._table))), np.zeros(0, dtype=np.int64)
+        self.least_of(rows, nothing, nothing)
+        mask = np.zeros(len(self._level), dtype=bool)
+        open_mask(0.0, True, True, 1.0, nothing, nothing, nothing, nothing, self._free, self._idle, mask)
+        picked(rows, mask, ANY_TIME_S, nothing, nothing, nothing, nothing)
 
     def set_target(self, tpot_s: float | None) -> None:
         """Another tightest TPOT target; see the class."""

@@ -32,12 +32,19 @@ TIER_WEIGHTS: dict[Tier, float] = {"guaranteed": 4.0, "standard": 2.0, "best_eff
 LATE = "(late)"
 """Name of the queue of those whose targets are lost."""
 QUOTA_BURST_S = 5.0
+FLOOR_MARGIN = 1.1
+"""A floor is earned this much faster than it says: what requests cost is estimated when they come."""
 CREDIT_ITEMS = 4.0
 """A floor's credit never exceeds this many of the class's first request: no burst after a long block."""
 Quotas = Mapping[tuple[str, str], float]
 """Output tokens/s of (model, class)."""
-Turn = tuple[FairQueue, Waiting, bool]
-"""Queue, its request, and whether it goes by its floor."""
+Turn = tuple[Waiting, int, bool]
+"""A request, the rank by which the gate judges it, and whether it goes by its floor.
+
+What was promised, a floor or a guarantee, is held back by no lower ceiling than that of the tightest class.
+"""
+PROMISED = 0
+"""That rank."""
 
 
 class Queues:
@@ -140,22 +147,22 @@ class Queues:
         waiting = [queue for queue in self._by_model.get(model, ()) if queue.requests]
         for queue in waiting:
             if self._due(queue):
-                yield from ((queue, item, True) for _, item in queue.heads())  # (1)
+                yield from ((item, PROMISED, True) for _, item in queue.heads())  # (1)
         if self._guarantees:
             for queue in waiting:
                 if queue.rank < self._late_rank:
                     for _, item in queue.heads():
                         if self._guaranteed(item.request, now_s):
-                            yield queue, item, False  # (2)
+                            yield item, PROMISED, False  # (2)
         over = []
         for queue in waiting:
             quota = self._quotas.get((model, queue.workload_class))
             if queue.rank == self._late_rank or (quota is not None and quota.level(now_s) <= 0):
                 over.append(queue)
                 continue
-            yield from ((queue, item, False) for _, item in queue.heads())  # (3)
+            yield from ((item, queue.rank, False) for _, item in queue.heads())  # (3)
         for queue in over:
-            yield from ((queue, item, False) for _, item in queue.heads())  # (4), (5)
+            yield from ((item, queue.rank, False) for _, item in queue.heads())  # (4), (5)
 
     def sent(self, request: RouteRequest, work: float, late: bool, by_floor: bool, now_s: float) -> None:
         """Account for a dispatch: floors earn, its own floor, guarantee and quota are charged."""
@@ -163,7 +170,7 @@ class Queues:
         own = self.queue(model, LATE if late else request.workload_class)
         for queue in self._by_model[model]:
             if queue.requests:
-                queue.credit += self._floor(queue) * work
+                queue.credit += FLOOR_MARGIN * self._floor(queue) * work
         if by_floor:
             own.credit = max(own.credit - work, 0.0)
         for bucket in self._guarantee_buckets(request):

@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import grpc
@@ -585,3 +586,52 @@ def test_the_gauges_are_the_queues_contents_and_go_back_to_zero_f062(make_flow: 
     assert seen["queue_requests", "m@1", "interactive"] == seen["queue_tokens", "m@1", "interactive"] == 0
     assert seen["tenant_requests_in_flight", "small"] == seen["held_requests",] == 0
     assert seen["tenant_budget_left", "small", "tokens"] == 3000
+
+
+# The one left out counts its own dispatches only, so that a full engine does not close it.
+@pytest.mark.parametrize("flow", sorted(set(FLOWS) - {"reserved_classes_smg"}))
+def test_every_flow_control_keeps_who_waits_through_another_fleet_file(
+    make_flow: Any, asked: Any, flow_fleet: Fleet, endpoint: Any, flow: str
+) -> None:
+    world = make_flow(1, flow=flow)
+    live, table = world.live, world.live.core.table
+    close_engines(world)
+    table.running[:], table.waiting[:], table.kv_use[:] = 64.0, 64.0, 0.5
+    table.inflight_uncached_tokens[:], table.waiting_prefill_s[:], table.prefill_since_s[:] = (
+        1e9,
+        1e6,
+        world.clock(),
+    )
+    got: dict[str, Any] = {}
+    for name in ("shop", "bank"):
+        ticket = live.desk.ask(asked(tenant=name, request_id=name), "", "", None, partial(got.__setitem__, name))
+        assert isinstance(ticket, int)
+    live.desk.pump()
+    assert (waiting(world), got) == (2, {})
+    changed = replace(flow_fleet, tenants=tuple(one for one in flow_fleet.tenants if one.name != "bank"))
+    live.apply_fleet(next_fleet_state(live, changed, "f2", FleetSettings()), [endpoint(0)])
+    assert got.pop("bank").refusal.reason == "unknown_tenant"
+    assert (waiting(world), got) == (1, {})
+    open_engines(world)
+    table.running[:] = table.waiting[:] = table.kv_use[:] = 0.0
+    table.inflight_uncached_tokens[:] = table.waiting_prefill_s[:] = 0.0
+    live.desk.pump()
+    assert got["shop"].placement.endpoint_id == "B/c/0"
+    assert len(live.desk) == 0
+
+
+@pytest.mark.asyncio
+async def test_a_stream_goes_on_when_no_more_of_it_may_wait(make_flow: Any, serve: Any, asked: Any) -> None:
+    world = make_flow()
+    async with serve(world.live, limits={"waiting_calls": 2}) as served:
+        close_engines(world)
+        call = served.stub.RouteStream()
+        for name in range(5):
+            await call.write(asked(request_id=str(name), workload_class="batch"))
+        full = [await soon(call.read()) for _ in range(3)]
+        assert [(one.refusal.reason, one.refusal.http_status) for one in full] == [("queue_full", 429)] * 3
+        assert waiting(world) == 2
+        open_engines(world)
+        answered = [await soon(call.read()) for _ in range(2)]
+        assert all(one.placement.lease_id for one in answered)
+        call.cancel()

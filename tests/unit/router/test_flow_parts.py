@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from data.catalog.types import ServiceTimes
+from data.errors import SettingError
 from data.types import Slo, Status
 from router.attempt_end import EXPIRED, AttemptEnd
+from router.effective_settings import effective_settings
 from router.endpoints import VACANT, EndpointSpec, EndpointTable
 from router.first_arrivals import KEPT_S, MOST, FirstArrivals
 from router.goodput_listener import MOST_OPEN, RETRY_S, GoodputListener
 from router.holding import ColdStarts
 from router.open_leases import OpenLease
+from router.service_settings import ServiceSettings
 from router.slomax.time_left import LEAST_LEFT_S, with_time_left
 from router.types import RouteRequest
 
@@ -118,3 +122,25 @@ def test_failures_that_wait_for_a_retry_are_bounded(more: int) -> None:
         books.placed(lease(number), "b", (), 0.0)
         books.ended(lease(number), AttemptEnd(Status.FAILED, EXPIRED, 1), 100.0)
     assert books.book.total.failed == more
+
+
+def test_the_flow_control_of_a_service_is_checked_and_shown() -> None:
+    settings = ServiceSettings(Path("fleet.yaml"), flow_settings={"backlog_s": 0.2})
+    made = settings.make_flow()
+    assert made is not None
+    assert (made.name, made.settings.backlog_s) == ("slomax", 0.2)  # type: ignore[attr-defined]
+    shown = {one.name: (one.value, one.source) for one in effective_settings(settings)}
+    assert shown["flow"] == ("slomax", "default")
+    assert shown["flow.backlog_s"] == (0.2, "flag")
+    assert shown["flow.reserve"] == (0.25, "default")
+    assert ServiceSettings(Path("fleet.yaml"), flow="none").make_flow() is None
+
+
+@pytest.mark.parametrize(
+    ("flow", "given", "field"),
+    [("none", {"backlog_s": 0.2}, "flow_settings"), ("nine", {}, "flow"), ("slomax", {"backlog": 0.2}, "backlog")],
+)
+def test_a_wrong_flow_control_is_refused_by_name(flow: str, given: dict[str, float], field: str) -> None:
+    with pytest.raises(SettingError) as caught:
+        ServiceSettings(Path("fleet.yaml"), flow=flow, flow_settings=given).make_flow()
+    assert caught.value.field == field

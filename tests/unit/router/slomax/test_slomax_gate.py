@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from data.errors import SettingError
+from data.fleet.types import Reservation, Tenant
 from router.slomax.settings import SloMaxSettings
 from router.slomax.types import Queued, Ready
 
@@ -120,3 +121,22 @@ def test_kv_memory_is_not_overfilled(hand: Any) -> None:
         world.offer(world.request(i, "batch", tokens=2000), 0.0)
     assert len(world.sent) == 5
     assert float(world.table.inflight_tokens[0]) >= 0.95 * 10_000
+
+
+@pytest.mark.parametrize("promise", ["none", "guarantee", "floor"])
+def test_what_was_promised_is_held_back_by_no_lower_ceiling(hand: Any, promise: str) -> None:
+    """With 0.2 s of backlog batch may not go, unless its tenant's guarantee or its floor says so."""
+    rates = (Reservation("m@1", tokens_per_s=100.0),) if promise == "guarantee" else ()
+    settings = {"backlog_s": 0.4, "ceiling_step": 0.5, "pace": False, "reserve": 0.0}
+    floor = {"floor_share": 0.2} if promise == "floor" else {"floor_share": 0.0}
+    world = hand("slomax", settings | floor, replicas=1, tenants=(Tenant("t", reservations=rates), Tenant("u")))
+    table = world.table
+    table.inflight[0], table.waiting_prefill_s[0] = 1, 0.2
+    table.inflight_uncached_tokens[0], table.prefill_since_s[0] = 100.0, 0.0
+    assert isinstance(world.offer(world.request(0, "batch", tokens=10, output_budget=1), 0.0), Queued)
+    for i in range(1, 9):
+        table.waiting_prefill_s[0] = 0.2
+        world.offer(world.request(i, "interactive", tokens=10, tenant="u"), 0.0)
+    sent = [request for _, request, _ in world.sent]
+    assert sent.count(0) == (promise != "none")
+    assert len(sent) >= 8
