@@ -17,9 +17,9 @@ import aiohttp
 
 from benchmarks.fakes.engine import FakeEngine
 from benchmarks.router_fixture import MODEL, endpoints, fleet
-from router.live import LiveRouter
-from router.live_build import LiveSettings, build_live
 from router.pb.v1 import router_pb2 as pb
+from router.serving.live import LiveRouter
+from router.serving.live_build import LiveSettings, build_live
 
 Row = dict[str, Any]
 WORKERS, CLIENTS, GIVE_UP_S = 8, 16, 2.0

@@ -18,14 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from router.block_hashes import hash_tokens
 from router.prefix import EventPrefixIndex
 from router.prefix.aliases import Aliases
 from router.prefix.index import PrefixIndex, PrefixIndexSettings
 from router.prefix.lru import LruBlocks
 from router.prefix.slots import UInt64Array
 from router.prefix.warm_up import warm_up
-from router.prefix_scope import Scope
+from router.prompts.block_hashes import hash_tokens
+from router.prompts.prefix_scope import Scope
 
 Row = dict[str, Any]
 LENGTHS = (8, 64, 128, 512, 2000)

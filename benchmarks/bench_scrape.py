@@ -21,14 +21,14 @@ from prometheus_client.parser import text_string_to_metric_families
 from benchmarks.bench_decision import request_of, table_of
 from benchmarks.fakes.pages import Load, vllm_page
 from data.fleet.types import Endpoint
-from router.endpoint_state import EndpointStates
 from router.engines.aliases import Reading
 from router.engines.registry import page_reader
+from router.feeds.endpoint_state import EndpointStates
+from router.feeds.metrics_feed import MetricsFeed
+from router.feeds.scrape import Scraper, ScrapeSettings, ScrapeTarget
 from router.leases import LeaseBook
-from router.metrics_feed import MetricsFeed
 from router.prefix import EventPrefixIndex
 from router.registry import make_policy
-from router.scrape import Scraper, ScrapeSettings, ScrapeTarget
 from router.types import FleetView
 
 Row = dict[str, Any]

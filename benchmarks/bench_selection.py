@@ -23,10 +23,10 @@ import numpy as np
 from benchmarks.bench_tokenpilot import trained_predictor
 from benchmarks.router_fixture import busy_router, endpoints, finish, questions, refresh
 from models.base import LatencyPredictor
-from router.live import LiveRouter
 from router.pb.v1 import router_pb2 as pb
+from router.prompts.xxh64 import chain
+from router.serving.live import LiveRouter
 from router.types import FleetView
-from router.xxh64 import chain
 
 Row = dict[str, Any]
 SIZES = (8, 64, 256)

@@ -10,14 +10,14 @@ from data.types import Slo
 from models.base import LatencyPredictor
 from router.endpoints import EndpointSpec
 from router.engines.aliases import KV_USE, RUNNING, WAITING, Reading
-from router.fleet_rows import LiveEndpoint
-from router.guarded_predictor import GuardSettings
-from router.lease_reports import ReportResult
-from router.live import LiveRouter
-from router.live_build import LiveSettings, build_live
 from router.pb.v1 import router_pb2 as pb
-from router.prefix_scope import ScopeKeys
-from router.prompt_hashes import ScopedHashes
+from router.prompts.prefix_scope import ScopeKeys
+from router.prompts.prompt_hashes import ScopedHashes
+from router.serving.fleet_rows import LiveEndpoint
+from router.serving.guarded_predictor import GuardSettings
+from router.serving.lease_reports import ReportResult
+from router.serving.live import LiveRouter
+from router.serving.live_build import LiveSettings, build_live
 from router.slomax.registry import flow_factory
 
 TIMES = ServiceTimes(p0=0.01, p1=5e-5, p2=1e-9, d0=0.008, d1=1e-5, d2=1e-8)

@@ -16,12 +16,12 @@ import uvloop
 
 from benchmarks.router_fixture import busy_router, finish, questions, refresh
 from models.store import ModelStore
-from router.auth import Authenticator
 from router.channel_options import MESSAGE_BYTES, server_options
 from router.pb.v1 import router_pb2 as pb
 from router.pb.v1 import router_pb2_grpc as rpc
-from router.server import RouterServer
-from router.server_settings import ListenSettings
+from router.serving.auth import Authenticator
+from router.serving.server import RouterServer
+from router.serving.server_settings import ListenSettings
 
 REPORT_S = 0.25
 SETTLE_S = 0.05

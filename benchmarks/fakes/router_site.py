@@ -18,12 +18,12 @@ import yaml
 from benchmarks.fakes.engine import FakeEngine
 from benchmarks.fakes.kv_publisher import KvPublisher
 from data.fleet.reference import reference_path
+from router.feeds.scrape import ScrapeSettings
 from router.pb.v1 import router_pb2 as pb
 from router.pb.v1 import router_pb2_grpc as rpc
-from router.scrape import ScrapeSettings
-from router.server_settings import ListenSettings, ServerLimits
-from router.service import RouterService
-from router.service_settings import Knobs, ServiceSettings
+from router.serving.server_settings import ListenSettings, ServerLimits
+from router.serving.service import RouterService
+from router.serving.service_settings import Knobs, ServiceSettings
 
 TOKENS = list(range(100, 100 + 16 * 20))
 

@@ -20,7 +20,7 @@ from data.strict.decode import Decoder
 from data.strict.faults import Fault, to_errors
 from data.strict.rules import NAME, Rule, RuleBook
 from data.strict.yaml_tree import read_yaml
-from router.auth import token_digest
+from router.serving.auth import token_digest
 
 Role = Literal["read", "operate"]
 ROLES: tuple[Role, ...] = ("read", "operate")

@@ -25,7 +25,7 @@ from planner.outlets.gauges import PlannerMetrics
 from planner.outlets.webhook import Webhook, WebhookSettings
 from planner.plan_store.entry import EntryKind
 from planner.plan_store.layout import Published
-from router.server_settings import ListenSettings, check_listen, split_address
+from router.serving.server_settings import ListenSettings, check_listen, split_address
 
 CONCURRENT = 64
 """Requests that are served at a time; one more is refused at once with 503."""

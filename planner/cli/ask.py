@@ -94,7 +94,7 @@ def report(
 @click.option("--json", "as_json", is_flag=True, help="Machine output on stdout.")
 def token(as_json: bool) -> None:
     """Make a bearer token for a client, and the digest that goes into the router's clients file."""
-    from router.auth import new_token, token_digest
+    from router.serving.auth import new_token, token_digest
 
     made = new_token()
     if as_json:

@@ -14,8 +14,8 @@ from data.errors import SettingError
 from data.fleet.reference import REFERENCE_FLEETS, reference_path
 from planner.arm import parse_settings
 from planner.cli.serve_planner import planner
-from router.server_settings import ListenSettings, Tls
-from router.service_settings import Given, Knobs, ServiceSettings, read_knobs
+from router.serving.server_settings import ListenSettings, Tls
+from router.serving.service_settings import Given, Knobs, ServiceSettings, read_knobs
 
 FILE = click.Path(path_type=Path)
 
@@ -65,8 +65,8 @@ def router(context: click.Context, /, as_json: bool, log_format: str, **given: A
     """Serve tokenfleet.router.v1.Router: where should each request go?"""
     import uvloop
 
-    from router.json_log import log_to
-    from router.service import RouterService
+    from router.observe.json_log import log_to
+    from router.serving.service import RouterService
 
     flags = frozenset(name for name in given if context.get_parameter_source(name) is ParameterSource.COMMANDLINE)
     settings = _settings(given, flags)

@@ -70,7 +70,7 @@ def planner(as_json: bool, log_format: str, **given: Any) -> None:
 
     parts, settings = _parts(given), _serve_settings(given)
     if log_format == "json":
-        from router.json_log import log_to
+        from router.observe.json_log import log_to
 
         log_to()
     else:
@@ -151,7 +151,7 @@ def _loop_settings(values: dict[str, Setting]) -> LoopSettings:
 def _serve_settings(given: dict[str, Any]) -> ServeSettings:
     from planner.api.server import ServeSettings
     from planner.outlets.webhook import WebhookSettings
-    from router.server_settings import ListenSettings, Tls
+    from router.serving.server_settings import ListenSettings, Tls
 
     certificate, key = given["tls_certificate"], given["tls_key"]
     if (certificate is None) != (key is None):

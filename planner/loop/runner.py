@@ -33,7 +33,7 @@ from planner.plan_store.entry import Baseline, EntryKind, StoreEntry
 from planner.plan_store.layout import Published
 from planner.plan_store.store import PlanStore, renewed
 from planner.settings import PlannerSettings
-from router.reload import WatchedFile
+from router.serving.reload import WatchedFile
 
 LOG = logging.getLogger("tokenfleet.planner")
 RETRY_S = STANDBY_S = 5.0

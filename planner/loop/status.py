@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from planner.loop.judge import Watch
 from planner.loop.service_level import ServiceLevel
 from planner.loop.shadow import Shadow
-from router.reload import ReloadStatus
+from router.serving.reload import ReloadStatus
 
 
 @dataclass(frozen=True, slots=True)

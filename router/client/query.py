@@ -35,7 +35,7 @@ class Query:
         block_hashes: Chained 64-bit hashes of its full blocks of ``block_tokens`` tokens.
         queue_ttl_s: Longest wait in the router's queue; 0 = the class's own limit.
         media: Images and the like in the prompt, with their places.
-        api_kind: Kind of API that the prompt came by, one of ``router.wire_request.API_KINDS``.
+        api_kind: Kind of API that the prompt came by, one of ``router.serving.wire_request.API_KINDS``.
     """
 
     model: str

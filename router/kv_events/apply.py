@@ -10,14 +10,14 @@ from typing import Literal
 import numpy as np
 
 from data.errors import InputError, SettingError
-from router.block_hashes import NO_MEDIA, mix, token_array
 from router.kv_events.counters import EventCounters
 from router.kv_events.decode import Batch, hash_of, hashes_of
 from router.kv_events.messages import REMOVED, STORED, Hash, Stored
 from router.prefix.aliases import Aliases
 from router.prefix.index import PrefixIndex
 from router.prefix.slots import UInt64Array
-from router.prefix_scope import PUBLIC, BlockExtras, Scope, media_key, parse_extra_keys
+from router.prompts.block_hashes import NO_MEDIA, mix, token_array
+from router.prompts.prefix_scope import PUBLIC, BlockExtras, Scope, media_key, parse_extra_keys
 
 HashSource = Literal["tokens", "engine"]
 DEVICE = "GPU"

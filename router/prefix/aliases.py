@@ -7,7 +7,7 @@ import numpy as np
 from data.types import IntArray
 from router.compiled import compiled
 from router.prefix.slots import FILL, ZERO, UInt64Array, erase, find, shift_of, slots_for
-from router.xxh64 import TokenArray, chain
+from router.prompts.xxh64 import TokenArray, chain
 
 ENTRIES, SHIFT = range(2)
 
@@ -50,7 +50,7 @@ class Aliases:
             parent: Engine hash of the block before, ``None`` = the chain begins here.
             tokens: Token ids of the blocks; a whole number for each.
             root: Seed of a chain that begins here.
-            media: As in :func:`router.xxh64.chain`.
+            media: As in :func:`router.prompts.xxh64.chain`.
         """
         while self._state[ENTRIES] + len(engine_hashes) > self._limit:
             self._grow()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from router.block_hashes import hash_tokens, scope_hashes
 from router.kv_events.apply import FeedSettings, HashSource, RowEvents
 from router.kv_events.decode import Batch
 from router.kv_events.messages import MapRemoved, MapStored
 from router.prefix.index import PrefixIndex, PrefixIndexSettings
-from router.prefix_scope import MediaSpan, Scope
+from router.prompts.block_hashes import hash_tokens, scope_hashes
+from router.prompts.prefix_scope import MediaSpan, Scope
 
 
 def warm_up() -> None:

@@ -12,12 +12,12 @@ import pytest
 from benchmarks.bench_scrape import BUCKETS
 from benchmarks.fakes.pages import Load, vllm_page
 from data.fleet.types import Endpoint
-from router.breaker import HealthSettings, Phase
-from router.endpoint_state import ReportState, StateSettings
 from router.engines.aliases import QUANTITIES
 from router.engines.registry import ENGINES
-from router.page_fetcher import SCRAPE_FAILURES
-from router.scrape import ScrapeSettings
+from router.feeds.breaker import HealthSettings, Phase
+from router.feeds.endpoint_state import ReportState, StateSettings
+from router.feeds.page_fetcher import SCRAPE_FAILURES
+from router.feeds.scrape import ScrapeSettings
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 METRICS = (DOCS / "engine-metrics.md").read_text()

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from router.metric_catalog import METRICS, PREFIX
+from router.observe.metric_catalog import METRICS, PREFIX
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 ROW = re.compile(rf"^\| `{PREFIX}(\w+)` \| (\w+) \| (.*?) \| (.*?) \|$", re.MULTILINE)

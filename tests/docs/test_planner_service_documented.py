@@ -18,7 +18,7 @@ from planner.loop.status import LoopStatus, StepReport
 from planner.outlets.gauges import PlannerMetrics
 from planner.plan_store.entry import EntryKind, StoreEntry
 from planner.plan_store.layout import Published
-from router.reload import ReloadStatus
+from router.serving.reload import ReloadStatus
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "planner-service.md").read_text()

@@ -9,12 +9,12 @@ from typing import get_args
 
 import pytest
 
-from router.hash_parity import Parity
 from router.kv_events.apply import FeedSettings
 from router.kv_events.counters import EventCounters
 from router.kv_events.subscriber import EventSource, SubscriberSettings
 from router.prefix.index import PrefixIndexSettings
 from router.prefix.snapshot_file import Refusal
+from router.prompts.hash_parity import Parity
 
 PAGE = (Path(__file__).parents[2] / "docs" / "prefix-index.md").read_text()
 

@@ -11,7 +11,7 @@ import pytest
 from data.types import RefusalReason
 from planner.cli.serve import router
 from router.pb.v1 import router_pb2 as pb
-from router.service_settings import Knobs
+from router.serving.service_settings import Knobs
 from router.slomax.refusals import STATUS
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "router.md").read_text()

@@ -17,9 +17,9 @@ import yaml
 from benchmarks.serve_process import MAIN, ServeProcess
 from data.fleet.reference import reference_path
 from data.log.reader import LogReader
-from router.auth import token_digest
 from router.pb.v1 import router_pb2 as pb
 from router.pb.v1 import router_pb2_grpc as rpc
+from router.serving.auth import token_digest
 
 TOKEN_IDS = (3141592653, 2718281828)
 BLOCK_HASHES = (0x7A6F6E6B65795F31, 0x7A6F6E6B65795F32)

@@ -16,7 +16,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from benchmarks.serve_process import ServeProcess
-from router.metric_catalog import PREFIX
+from router.observe.metric_catalog import PREFIX
 from router.pb.v1 import router_pb2 as pb
 from router.pb.v1 import router_pb2_grpc as rpc
 

@@ -16,15 +16,15 @@ import numpy as np
 import pytest
 
 from benchmarks.router_fixture import MODEL, endpoints, fleet
-from router.fleet_rows import LiveEndpoint
-from router.live import LiveRouter
-from router.live_build import LiveSettings, build_live
-from router.metrics import RouterMetrics
-from router.metrics_listener import MetricsListener
+from router.observe.metrics import RouterMetrics
+from router.observe.metrics_listener import MetricsListener
 from router.pb.v1 import router_pb2 as pb
-from router.prefix_scope import ScopeKeys
-from router.prompt_hashes import ScopedHashes
+from router.prompts.prefix_scope import ScopeKeys
+from router.prompts.prompt_hashes import ScopedHashes
 from router.reports import apply_reports
+from router.serving.fleet_rows import LiveEndpoint
+from router.serving.live import LiveRouter
+from router.serving.live_build import LiveSettings, build_live
 
 DECISIONS = int(os.environ.get("TOKENFLEET_SOAK_DECISIONS", "5000000"))
 ENDPOINTS = 16

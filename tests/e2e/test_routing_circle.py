@@ -13,9 +13,9 @@ from click.testing import CliRunner
 from data.fleet.reference import reference_path
 from planner.cli.main import cli
 from router.pb.v1 import router_pb2 as pb
-from router.reload import reload_now
-from router.service import RouterService
-from router.service_settings import ServiceSettings
+from router.serving.reload import reload_now
+from router.serving.service import RouterService
+from router.serving.service_settings import ServiceSettings
 
 REQUESTS = 2500
 SLOWNESS = 2.0

@@ -11,12 +11,12 @@ import numpy as np
 from benchmarks.fakes.engine import FakeEngine
 from benchmarks.router_fixture import MODEL, endpoints, fleet
 from data.fleet.types import Endpoint
-from router.endpoint_state import EndpointStates, ReportState, StateChange
-from router.lease_reports import ReportResult
-from router.live_build import LiveSettings, build_live
-from router.metrics_feed import MetricsFeed, log_change
+from router.feeds.endpoint_state import EndpointStates, ReportState, StateChange
+from router.feeds.metrics_feed import MetricsFeed, log_change
+from router.feeds.scrape import ScrapeSettings
 from router.pb.v1 import router_pb2 as pb
-from router.scrape import ScrapeSettings
+from router.serving.lease_reports import ReportResult
+from router.serving.live_build import LiveSettings, build_live
 
 SETTINGS = ScrapeSettings(period_s=0.02, deadline_s=5.0, stale_after_s=5.0)
 

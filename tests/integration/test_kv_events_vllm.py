@@ -17,14 +17,14 @@ import pytest
 
 from benchmarks.tiny_model import write_tiny_model
 from benchmarks.vllm_engine import BLOCK_TOKENS, NAME, PYTHON, VllmEngine
-from router.block_hashes import hash_tokens
-from router.hash_parity import Parity, check_stored
 from router.kv_events.apply import FeedSettings, RowEvents
 from router.kv_events.feed import Feed
 from router.kv_events.messages import Stored
 from router.kv_events.subscriber import EventSource, KvEventSubscriber
 from router.prefix.index import PrefixIndex
-from router.prefix_scope import PUBLIC, Scope, ScopeKeys
+from router.prompts.block_hashes import hash_tokens
+from router.prompts.hash_parity import Parity, check_stored
+from router.prompts.prefix_scope import PUBLIC, Scope, ScopeKeys
 
 VOCABULARY = 250
 

@@ -14,13 +14,13 @@ import zmq
 import zmq.asyncio
 
 from data.errors import SettingError
-from router.block_hashes import hash_tokens
 from router.kv_events.apply import FeedSettings, RowEvents
 from router.kv_events.feed import Feed
 from router.kv_events.fleet_feeds import FleetFeeds
 from router.kv_events.subscriber import EventSource, KvEventSubscriber, SubscriberSettings
 from router.prefix.index import PrefixIndex
-from router.prefix_scope import Scope
+from router.prompts.block_hashes import hash_tokens
+from router.prompts.prefix_scope import Scope
 
 BLOCK = 4
 TOPIC = "kv@engine@m"

@@ -25,11 +25,11 @@ from planner.sim.kv_cache import KvCache
 from planner.sim.result import RunResult
 from planner.sim.run import simulate
 from planner.sim.settings import SimSettings
-from router.block_hashes import hash_tokens
 from router.endpoints import EndpointSpec, EndpointTable
 from router.policies.base import PolicyContext
 from router.prefix.index import PrefixIndex, PrefixIndexSettings
-from router.prefix_scope import Scope
+from router.prompts.block_hashes import hash_tokens
+from router.prompts.prefix_scope import Scope
 from router.registry import make_policy
 from router.tokenpilot import TokenPilot, TokenPilotSettings
 from router.types import FleetView, RouteRequest

@@ -18,14 +18,14 @@ from benchmarks.fakes.pages import PAGES
 from data.errors import SettingError
 from data.fleet.addresses import parse_http_address
 from data.fleet.types import Endpoint
-from router.endpoint_state import EndpointStates, ReportState, StateSettings
 from router.engines.aliases import RUNNING, Reading
+from router.feeds.endpoint_state import EndpointStates, ReportState, StateSettings
+from router.feeds.metrics_feed import MetricsFeed
+from router.feeds.page_fetcher import PageFetcher, ScrapeError
+from router.feeds.scrape import Scraper, ScrapeSettings, ScrapeTarget
 from router.leases import LeaseBook
-from router.metrics_feed import MetricsFeed
-from router.page_fetcher import PageFetcher, ScrapeError
 from router.prefix import EventPrefixIndex
 from router.registry import make_policy
-from router.scrape import Scraper, ScrapeSettings, ScrapeTarget
 from router.types import FleetView
 
 FAST = ScrapeSettings(period_s=0.02, deadline_s=0.15, stale_after_s=0.2, max_page_bytes=100_000)

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from planner.plan_store.layout import StoreFolder
-from router.auth import token_digest
+from router.serving.auth import token_digest
 
 FLEET = """
 name: small

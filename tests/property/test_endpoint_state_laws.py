@@ -8,9 +8,9 @@ from hypothesis import given, settings
 
 from data.catalog.types import ServiceTimes
 from data.types import Slo
-from router.endpoint_state import EndpointStates, ReportState
 from router.endpoints import EndpointSpec, EndpointTable
 from router.engines.aliases import Reading
+from router.feeds.endpoint_state import EndpointStates, ReportState
 from router.leases import LeaseBook
 from router.types import RouteRequest
 

@@ -7,9 +7,9 @@ import numpy as np
 from hypothesis import given, settings
 
 from data.catalog.types import ServiceTimes
-from router.breaker import Ending, HealthSettings, Phase
 from router.endpoints import EndpointSpec, EndpointTable
-from router.health import HealthBook
+from router.feeds.breaker import Ending, HealthSettings, Phase
+from router.feeds.health import HealthBook
 
 TIMES = ServiceTimes(p0=0.01, p1=5e-5, p2=1e-9, d0=0.008, d1=5e-5, d2=1e-8)
 ROWS = 4

@@ -14,16 +14,16 @@ import pytest
 from data.catalog.types import ServiceTimes
 from data.fleet.types import EngineSettings, Fleet, Link, Model, Site, Tenant, WorkloadClass
 from data.types import Slo
-from router.auth import Authenticator
 from router.channel_options import MESSAGE_BYTES, client_options
 from router.endpoints import EndpointSpec
-from router.fleet_rows import LiveEndpoint
-from router.live import LiveRouter
-from router.live_build import LiveSettings, build_live
 from router.pb.v1 import router_pb2 as pb
 from router.pb.v1 import router_pb2_grpc as rpc
-from router.server import RouterServer
-from router.server_settings import ListenSettings, ServerLimits
+from router.serving.auth import Authenticator
+from router.serving.fleet_rows import LiveEndpoint
+from router.serving.live import LiveRouter
+from router.serving.live_build import LiveSettings, build_live
+from router.serving.server import RouterServer
+from router.serving.server_settings import ListenSettings, ServerLimits
 
 BASE = 7 << 40
 TIMES = ServiceTimes(p0=0.01, p1=5e-5, p2=1e-9, d0=0.008, d1=1e-5, d2=1e-8)

@@ -13,12 +13,12 @@ import pytest
 import zmq
 
 from data.fleet.types import Endpoint
-from router.engine_feeds import EngineFeeds
 from router.engines.aliases import KV_USE, RUNNING, WAITING, Reading
+from router.feeds.engine_feeds import EngineFeeds
+from router.feeds.scrape import ScrapeSettings
 from router.pb.v1 import router_pb2 as pb
-from router.prefix_scope import ScopeKeys
-from router.prompt_hashes import ScopedHashes
-from router.scrape import ScrapeSettings
+from router.prompts.prefix_scope import ScopeKeys
+from router.prompts.prompt_hashes import ScopedHashes
 
 TOKENS = list(range(100, 100 + 16 * 20))
 

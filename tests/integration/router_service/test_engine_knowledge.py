@@ -15,13 +15,13 @@ import pytest
 from benchmarks.fakes.engine import FakeEngine
 from benchmarks.fakes.kv_publisher import KvPublisher
 from data.fleet.types import Endpoint
-from router.engine_feeds import EngineFeeds
-from router.fleet_state import FleetSettings
-from router.index_snapshots import IndexSnapshots
-from router.live_build import next_fleet_state
-from router.prefix_scope import ScopeKeys
-from router.prompt_hashes import ScopedHashes
-from router.scrape import ScrapeSettings
+from router.feeds.engine_feeds import EngineFeeds
+from router.feeds.index_snapshots import IndexSnapshots
+from router.feeds.scrape import ScrapeSettings
+from router.prompts.prefix_scope import ScopeKeys
+from router.prompts.prompt_hashes import ScopedHashes
+from router.serving.fleet_state import FleetSettings
+from router.serving.live_build import next_fleet_state
 
 pytestmark = pytest.mark.asyncio
 

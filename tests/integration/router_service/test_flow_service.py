@@ -15,12 +15,12 @@ import pytest
 from data.fleet.types import ClassMatch, Fleet, Tenant, WorkloadClass
 from data.plan import PlanDocument, PlannedReplicas, PlanStatus, PoolSplit
 from data.types import Slo
-from router.auth import Authenticator, Client, token_digest
-from router.fleet_state import FleetSettings
-from router.flow_desk import FlowDesk
-from router.flow_metrics import flow_samples
-from router.live_build import next_fleet_state
+from router.flow.flow_desk import FlowDesk
+from router.flow.flow_metrics import flow_samples
 from router.pb.v1 import router_pb2 as pb
+from router.serving.auth import Authenticator, Client, token_digest
+from router.serving.fleet_state import FleetSettings
+from router.serving.live_build import next_fleet_state
 from router.slomax.registry import FLOWS, flow_factory
 
 CLASSES = (

@@ -17,8 +17,8 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from router.channel_options import client_options
 from router.pb.v1 import router_pb2 as pb
+from router.serving.wire_request import WireLimits
 from router.slomax.registry import flow_factory
-from router.wire_request import WireLimits
 
 pytestmark = pytest.mark.asyncio
 SERVICE = "tokenfleet.router.v1.Router"

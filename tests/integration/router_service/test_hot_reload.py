@@ -13,11 +13,11 @@ from data.fleet.reference import reference_path
 from data.plan import PlanDocument, PlannedReplicas, PlanStatus
 from data.plan_io import write_plan
 from models.base import CategoryCodes, FeatureMatrix, Prediction
-from router.auth import token_digest
 from router.pb.v1 import router_pb2 as pb
-from router.reload import reload_now
-from router.service import RouterService
-from router.service_settings import Knobs, ServiceSettings
+from router.serving.auth import token_digest
+from router.serving.reload import reload_now
+from router.serving.service import RouterService
+from router.serving.service_settings import Knobs, ServiceSettings
 
 pytestmark = pytest.mark.asyncio
 

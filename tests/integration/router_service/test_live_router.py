@@ -13,13 +13,13 @@ import pytest
 from data.errors import InputError
 from data.fleet.types import Fleet, Tenant
 from data.types import RefusalReason, Status
-from router.explain import explain_route
-from router.fleet_state import FleetSettings
-from router.live_build import next_fleet_state
 from router.pb.v1 import router_pb2 as pb
-from router.replies import MESSAGES
+from router.serving.explain import explain_route
+from router.serving.fleet_state import FleetSettings
+from router.serving.live_build import next_fleet_state
+from router.serving.replies import MESSAGES
+from router.serving.wire_request import InvalidRequestError
 from router.slomax.refusals import STATUS
-from router.wire_request import InvalidRequestError
 
 
 def test_a_reply_says_where_and_what_is_expected(world: Any) -> None:

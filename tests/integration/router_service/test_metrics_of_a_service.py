@@ -24,10 +24,10 @@ from benchmarks.fakes.router_site import (
     until,
 )
 from data.log.reader import LogReader
-from router.discovery import live_endpoints
-from router.metric_catalog import METRICS, PREFIX
+from router.feeds.discovery import live_endpoints
+from router.observe.metric_catalog import METRICS, PREFIX
 from router.pb.v1 import router_pb2 as pb
-from router.service_settings import ServiceSettings
+from router.serving.service_settings import ServiceSettings
 
 pytestmark = pytest.mark.asyncio
 

@@ -11,12 +11,12 @@ import grpc
 import pytest
 
 from data.errors import InputError, SettingError
-from router.auth import Authenticator, Client, token_digest
 from router.pb.v1 import router_pb2 as pb
-from router.prefix_scope import ScopeKeys
-from router.prompt_hashes import ScopedHashes
-from router.server import RouterServer
-from router.server_settings import ListenSettings, Tls, check_listen
+from router.prompts.prefix_scope import ScopeKeys
+from router.prompts.prompt_hashes import ScopedHashes
+from router.serving.auth import Authenticator, Client, token_digest
+from router.serving.server import RouterServer
+from router.serving.server_settings import ListenSettings, Tls, check_listen
 
 pytestmark = pytest.mark.asyncio
 SHOP, BANK, OPS = "shop-token", "bank-token", "ops-token"

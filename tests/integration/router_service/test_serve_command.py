@@ -25,7 +25,7 @@ from data.log.reader import LogReader
 from planner.cli.main import main
 from router.pb.v1 import router_pb2 as pb
 from router.pb.v1 import router_pb2_grpc as rpc
-from router.service_settings import read_knobs
+from router.serving.service_settings import read_knobs
 
 MAIN = "import sys; from planner.cli.main import main; main(sys.argv[1:])"
 HEAVY = ("ortools", "pulp", "lightgbm", "pandas", "sklearn", "ray", "fastapi", "plotly")

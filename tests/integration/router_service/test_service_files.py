@@ -14,11 +14,11 @@ import pytest_asyncio
 from benchmarks.fakes.kv_publisher import KvPublisher
 from benchmarks.fakes.router_site import TOKENS, Site, question, quick_knobs, router_site, running, tell_of, until
 from data.errors import SettingError
-from router.metric_catalog import PREFIX
+from router.observe.metric_catalog import PREFIX
 from router.pb.v1 import router_pb2 as pb
 from router.prefix.index import PrefixIndexSettings
-from router.service import RouterService
-from router.service_settings import Knobs, ServiceSettings
+from router.serving.service import RouterService
+from router.serving.service_settings import Knobs, ServiceSettings
 
 SECRET = "0123456789abcdef"
 

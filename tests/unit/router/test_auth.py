@@ -5,7 +5,16 @@ from pathlib import Path
 import pytest
 
 from data.errors import DocumentError, InputError
-from router.auth import ANYONE, RPCS, Authenticator, Client, DeniedError, load_clients, new_token, token_digest
+from router.serving.auth import (
+    ANYONE,
+    RPCS,
+    Authenticator,
+    Client,
+    DeniedError,
+    load_clients,
+    new_token,
+    token_digest,
+)
 
 TOKEN = "a-long-and-random-token"
 SHOP = Client("proxy", token_sha256=token_digest(TOKEN), tenant="shop", rpcs=("Route", "Report"))

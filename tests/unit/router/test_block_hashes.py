@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data.errors import InputError, SettingError
-from router.block_hashes import PublicPrefixes, hash_tokens, scope_hashes, token_array
 from router.prefix.index import PrefixIndex
-from router.prefix_scope import BlockExtras, MediaSpan, Scope, ScopeKeys, media_key, parse_extra_keys
-from router.xxh64 import chain, xxh64
+from router.prompts.block_hashes import PublicPrefixes, hash_tokens, scope_hashes, token_array
+from router.prompts.prefix_scope import BlockExtras, MediaSpan, Scope, ScopeKeys, media_key, parse_extra_keys
+from router.prompts.xxh64 import chain, xxh64
 
 KEYS = ScopeKeys(b"0123456789abcdef")
 PROMPT = list(range(1, 257))

@@ -14,7 +14,7 @@ from data.fleet.dump import dump_fleet
 from data.fleet.load import parse_fleet
 from data.fleet.reference import reference_fleet
 from data.fleet.types import Endpoint, Fleet
-from router.discovery import (
+from router.feeds.discovery import (
     EndpointDiff,
     diff,
     live_endpoints,
@@ -22,8 +22,8 @@ from router.discovery import (
     parse_endpoints,
     scrape_target,
 )
-from router.reload import WatchedFile
-from router.scrape import ScrapeTarget
+from router.feeds.scrape import ScrapeTarget
+from router.serving.reload import WatchedFile
 
 CATALOG = load_catalog()
 FLEET = reference_fleet("one-pool")

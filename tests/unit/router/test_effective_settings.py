@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from data.errors import DocumentError
-from router.effective_settings import effective_settings
-from router.service_settings import Given, ServiceSettings, read_knobs
+from router.observe.effective_settings import effective_settings
+from router.serving.service_settings import Given, ServiceSettings, read_knobs
 
 
 def test_default_file_and_flag_are_told_apart_f134(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from data.errors import SettingError
-from router.endpoint_state import EndpointStates, ReportState, StateChange, StateSettings, kv_capacity
 from router.endpoints import EndpointTable
 from router.engines.aliases import Reading
+from router.feeds.endpoint_state import EndpointStates, ReportState, StateChange, StateSettings, kv_capacity
 from router.leases import LeaseBook
 from router.registry import make_policy
 from router.types import FleetView, RouteRequest

@@ -11,14 +11,14 @@ import pytest
 from data.catalog.types import ServiceTimes
 from data.errors import SettingError
 from data.types import Slo, Status
-from router.attempt_end import EXPIRED, AttemptEnd
-from router.effective_settings import effective_settings
 from router.endpoints import VACANT, EndpointSpec, EndpointTable
-from router.first_arrivals import KEPT_S, MOST, FirstArrivals
-from router.goodput_listener import MOST_OPEN, RETRY_S, GoodputListener
-from router.holding import ColdStarts
-from router.open_leases import OpenLease
-from router.service_settings import ServiceSettings
+from router.flow.first_arrivals import KEPT_S, MOST, FirstArrivals
+from router.flow.goodput_listener import MOST_OPEN, RETRY_S, GoodputListener
+from router.flow.holding import ColdStarts
+from router.observe.effective_settings import effective_settings
+from router.serving.attempt_end import EXPIRED, AttemptEnd
+from router.serving.open_leases import OpenLease
+from router.serving.service_settings import ServiceSettings
 from router.slomax.time_left import LEAST_LEFT_S, with_time_left
 from router.types import RouteRequest
 

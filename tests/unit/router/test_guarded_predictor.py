@@ -13,7 +13,7 @@ from models.base import CategoryCodes, FeatureMatrix, Prediction
 from models.features import NAMES
 from models.physics import PriorPredictor
 from models.slot import PredictorSlot
-from router.guarded_predictor import GuardedPredictor, GuardSettings, GuardState
+from router.serving.guarded_predictor import GuardedPredictor, GuardSettings, GuardState
 
 ROWS = np.ones((3, len(NAMES)))
 

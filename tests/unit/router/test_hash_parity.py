@@ -6,8 +6,16 @@ import hashlib
 
 import pytest
 
-from router.hash_parity import Parity, ParityBook, ParityResult, cbor, check_stored, compare_tokens, vllm_chain
 from router.kv_events.messages import MapStored
+from router.prompts.hash_parity import (
+    Parity,
+    ParityBook,
+    ParityResult,
+    cbor,
+    check_stored,
+    compare_tokens,
+    vllm_chain,
+)
 
 PROMPT = list(range(1, 65))
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from data.errors import SettingError
-from router.breaker import Ending, HealthSettings, Phase, ending_of_status
 from router.endpoints import EndpointTable
-from router.health import HealthBook
+from router.feeds.breaker import Ending, HealthSettings, Phase, ending_of_status
+from router.feeds.health import HealthBook
 
 CLIENT_FAULTS = (400, 400, 413, 422, 404)
 

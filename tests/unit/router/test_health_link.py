@@ -10,13 +10,13 @@ from typing import cast
 import pytest
 
 from data.types import RefusalReason, Status
-from router import attempt_end
-from router.attempt_end import AttemptEnd
-from router.breaker import Ending, Phase
 from router.endpoints import EndpointTable
-from router.health import HealthBook
-from router.health_link import HealthLink, ending_of, p99_s
-from router.open_leases import OpenLease
+from router.feeds.breaker import Ending, Phase
+from router.feeds.health import HealthBook
+from router.serving import attempt_end
+from router.serving.attempt_end import AttemptEnd
+from router.serving.health_link import HealthLink, ending_of, p99_s
+from router.serving.open_leases import OpenLease
 
 
 def lease_of(

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from router.breaker import Ending, Phase
 from router.endpoints import EndpointTable
-from router.health import HealthBook
+from router.feeds.breaker import Ending, Phase
+from router.feeds.health import HealthBook
 
 WORKERS, CLIENTS, GIVE_UP_S, HALF_S = 8, 16, 2.0, 4.0
 TTFT_S, REST_S, P99_S = 0.03, 0.07, 0.1

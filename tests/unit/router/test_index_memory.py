@@ -11,8 +11,8 @@ from data.errors import SettingError
 from data.fleet.reference import reference_fleet
 from data.fleet.types import Fleet
 from router.build import endpoint_specs
-from router.fleet_rows import LiveEndpoint
-from router.index_memory import check_index_memory
+from router.feeds.index_memory import check_index_memory
+from router.serving.fleet_rows import LiveEndpoint
 
 
 def endpoints(fleet: Fleet, **given: bool) -> list[LiveEndpoint]:

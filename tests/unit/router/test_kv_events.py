@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from data.errors import SettingError
-from router.block_hashes import hash_tokens, scope_hashes
 from router.kv_events.apply import FeedSettings, HashSource, RowEvents
 from router.kv_events.counters import EventCounters
 from router.kv_events.decode import decode_batch, hash_of, hashes_of
 from router.kv_events.feed import Feed, FeedState
 from router.kv_events.trtllm import decode_trtllm
 from router.prefix.index import PrefixIndex
-from router.prefix_scope import MediaSpan, Scope, ScopeKeys
+from router.prompts.block_hashes import hash_tokens, scope_hashes
+from router.prompts.prefix_scope import MediaSpan, Scope, ScopeKeys
 
 BLOCK = 4
 SCOPE = Scope("m@1", block_tokens=BLOCK)

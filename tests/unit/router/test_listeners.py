@@ -11,12 +11,12 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from data.errors import SettingError
 from data.types import RefusalReason, Slo, Status
-from router.attempt_end import EXPIRED, AttemptEnd
-from router.json_log import LOGGER, log_to
-from router.metrics import RouterMetrics
-from router.metrics_listener import MetricsListener
-from router.open_leases import OpenLease
-from router.spans import SpanListener
+from router.observe.json_log import LOGGER, log_to
+from router.observe.metrics import RouterMetrics
+from router.observe.metrics_listener import MetricsListener
+from router.observe.spans import SpanListener
+from router.serving.attempt_end import EXPIRED, AttemptEnd
+from router.serving.open_leases import OpenLease
 from router.types import RouteRequest
 
 

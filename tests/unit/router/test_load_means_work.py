@@ -8,9 +8,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from router.endpoint_state import EndpointStates
 from router.endpoints import EndpointTable
 from router.engines.aliases import Reading
+from router.feeds.endpoint_state import EndpointStates
 from router.leases import LeaseBook
 from router.registry import make_policy
 from router.types import FleetView, RouteRequest

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from router.log_gate import LogGate
+from router.feeds.log_gate import LogGate
 
 
 def test_a_thousand_failures_get_at_most_twenty_lines() -> None:

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from data.fleet.reference import reference_fleet
-from router.class_lengths import ClassLengths
 from router.client import Media, Query
 from router.client.query import to_wire
 from router.kv_events.apply import FeedSettings, RowEvents
@@ -16,10 +15,11 @@ from router.kv_events.decode import Batch
 from router.kv_events.messages import MapStored
 from router.pb.v1 import router_pb2 as pb
 from router.prefix.index import PrefixIndex
-from router.prefix_scope import MediaSpan, ScopeKeys
-from router.prompt import Prompt
-from router.prompt_hashes import ScopedHashes
-from router.wire_request import InvalidRequestError, WireLimits, WireReader
+from router.prompts.prefix_scope import MediaSpan, ScopeKeys
+from router.prompts.prompt import Prompt
+from router.prompts.prompt_hashes import ScopedHashes
+from router.serving.class_lengths import ClassLengths
+from router.serving.wire_request import InvalidRequestError, WireLimits, WireReader
 
 TOKENS = list(range(100, 164))
 """Four blocks; an image may lie in the second and third."""

@@ -5,9 +5,9 @@ import urllib.request
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from router.metric_catalog import METRICS, PREFIX
-from router.metrics import MOST_LABEL_VALUES, OTHER, RouterMetrics, Sample
-from router.metrics_page import serve_metrics
+from router.observe.metric_catalog import METRICS, PREFIX
+from router.observe.metrics import MOST_LABEL_VALUES, OTHER, RouterMetrics, Sample
+from router.observe.metrics_page import serve_metrics
 
 
 def page(metrics: RouterMetrics) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from data.fleet.types import WorkloadClass
 from data.types import Slo
-from router.lease_terms import LeaseSettings, lease_s
-from router.open_leases import OpenLease, OpenLeases
+from router.serving.lease_terms import LeaseSettings, lease_s
+from router.serving.open_leases import OpenLease, OpenLeases
 from router.types import RouteRequest
 
 

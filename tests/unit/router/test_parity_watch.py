@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from router.hash_parity import Parity, ParityBook
 from router.kv_events.messages import MapStored
-from router.parity_watch import ParityWatch
+from router.prompts.hash_parity import Parity, ParityBook
+from router.prompts.parity_watch import ParityWatch
 
 
 def event(tokens: list[int], parent: int | None = None) -> MapStored:

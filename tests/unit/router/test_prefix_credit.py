@@ -9,7 +9,7 @@ import pytest
 
 from router.kv_events.messages import MapStored
 from router.prefix.index import PrefixIndex
-from router.prefix_credit import PrefixCredit
+from router.prompts.prefix_credit import PrefixCredit
 
 BLOCKS = (11, 22, 33)
 

@@ -12,8 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router import block_hashes, xxh64
-from router.block_hashes import hash_tokens, scope_hashes
 from router.kv_events.apply import FeedSettings, HashSource, RowEvents
 from router.kv_events.feed import Feed
 from router.prefix import aliases, kernels, lru, slots, upkeep
@@ -21,7 +19,9 @@ from router.prefix.index import PrefixIndex
 from router.prefix.snapshot_file import MAGIC, RowSnapshot, parse_snapshot, read_snapshot, write_snapshot
 from router.prefix.warm_restart import capture_row, restore_row
 from router.prefix.warm_up import warm_up
-from router.prefix_scope import Scope, ScopeKeys, scheme_of
+from router.prompts import block_hashes, xxh64
+from router.prompts.block_hashes import hash_tokens, scope_hashes
+from router.prompts.prefix_scope import Scope, ScopeKeys, scheme_of
 
 BLOCK = 4
 PROMPT = list(range(200, 240))

@@ -9,10 +9,10 @@ import pytest
 
 from data.errors import DocumentError, InputError
 from data.fleet.reference import reference_fleet
-from router.prefix_scope import ScopeKeys
-from router.prompt import Prompt
-from router.prompt_hashes import ScopedHashes
-from router.public_prefixes_file import PublicPrefix, declare_public, load_public_prefixes
+from router.prompts.prefix_scope import ScopeKeys
+from router.prompts.prompt import Prompt
+from router.prompts.prompt_hashes import ScopedHashes
+from router.prompts.public_prefixes_file import PublicPrefix, declare_public, load_public_prefixes
 
 MODEL = "assistant@v1"
 SYSTEM = tuple(range(1000, 1040))

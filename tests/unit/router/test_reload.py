@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from data.errors import DocumentError, InputError
-from router.reload import MOST_ERRORS, WatchedFile, follow, reload_now
+from router.serving.reload import MOST_ERRORS, WatchedFile, follow, reload_now
 
 
 def number(path: Path) -> int:

@@ -11,15 +11,15 @@ from data.catalog.types import ServiceTimes
 from data.fleet.types import Fleet, Link, Site, WorkloadClass
 from data.plan import PlanDocument, PlannedReplicas, PlanStatus
 from data.types import Slo
-from router.class_lengths import ClassLengths
-from router.clock import ServiceClock
 from router.endpoints import VACANT, EndpointSpec, EndpointTable
-from router.fleet_rows import LiveEndpoint
-from router.paths import PathTable
-from router.planned_drain import planned_drain
-from router.prefix_scope import PUBLIC, ScopeKeys
-from router.prompt import Prompt
-from router.prompt_hashes import ScopedHashes
+from router.prompts.prefix_scope import PUBLIC, ScopeKeys
+from router.prompts.prompt import Prompt
+from router.prompts.prompt_hashes import ScopedHashes
+from router.serving.class_lengths import ClassLengths
+from router.serving.clock import ServiceClock
+from router.serving.fleet_rows import LiveEndpoint
+from router.serving.paths import PathTable
+from router.serving.planned_drain import planned_drain
 
 TIMES = ServiceTimes(p0=0.01, p1=1e-4, p2=0.0, d0=0.01, d1=1e-4, d2=1e-8)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from router.unverified import MAX_SOURCES, UnverifiedSources, source_of
+from router.flow.unverified import MAX_SOURCES, UnverifiedSources, source_of
 
 
 def test_each_source_has_its_own_budget_f149() -> None:

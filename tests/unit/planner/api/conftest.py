@@ -28,7 +28,7 @@ from planner.loop.what_if import WhatIf, what_if
 from planner.outlets.gauges import PlannerMetrics
 from planner.plan_store.store import PlanStore
 from planner.settings import PlannerSettings
-from router.auth import token_digest
+from router.serving.auth import token_digest
 from solver.settings import PlacementSettings
 
 TEXT = """

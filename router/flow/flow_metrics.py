@@ -1,0 +1,45 @@
+"""What a scrape reads of queues, budgets and the books of Goodput."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from data.fleet.types import Fleet
+from router.flow.flow_desk import FlowDesk
+from router.goodput import GoodputBook
+from router.observe.metrics import Sample
+
+
+def flow_samples(desk: FlowDesk, fleet: Fleet, tenant_label: Callable[[str], str]) -> Iterator[Sample]:
+    """Queues and budgets as of the last upkeep; an empty queue is told as such.
+
+    Args:
+        desk: The flow control.
+        fleet: Its models and classes are the queues that there are.
+        tenant_label: Label value of a tenant; those beyond its bound share one and are left out.
+    """
+    status = desk.seen
+    waiting = {(queue.model, queue.workload_class): queue for queue in status.queues}
+    names = {(model.key, kind.name) for model in fleet.models for kind in fleet.classes}
+    for labels in sorted(names | set(waiting)):
+        queue = waiting.get(labels)
+        yield Sample("queue_requests", labels, float(queue.requests) if queue else 0.0)
+        yield Sample("queue_tokens", labels, float(queue.tokens) if queue else 0.0)
+        yield Sample("queue_oldest_seconds", labels, queue.oldest_s if queue else 0.0)
+    yield Sample("held_requests", (), float(desk.held))
+    for budget in status.budgets:
+        limited = (budget.tokens_per_s, budget.requests_per_s, budget.concurrent) != (None, None, None)
+        if not limited or tenant_label(budget.tenant) != budget.tenant:
+            continue
+        for unit, left in (("tokens", budget.tokens_left), ("requests", budget.requests_left)):
+            if left is not None:
+                yield Sample("tenant_budget_left", (budget.tenant, unit), left)
+        yield Sample("tenant_reserved_tokens", (budget.tenant,), budget.reserved_tokens)
+        yield Sample("tenant_requests_in_flight", (budget.tenant,), float(budget.in_flight))
+
+
+def goodput_samples(book: GoodputBook) -> Iterator[Sample]:
+    """Tokens computed for nothing, by class and cause."""
+    for kind, tally in list(book.by_class.items()):
+        for cause, tokens in tally.waste.by_cause().items():
+            yield Sample("wasted_tokens", (kind, cause), float(tokens))

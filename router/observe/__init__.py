@@ -1,0 +1,1 @@
+"""What a running router shows: metrics, status, spans and log lines."""

@@ -1,0 +1,1 @@
+"""The routing service: requests of the wire in, answers out, over gRPC."""
