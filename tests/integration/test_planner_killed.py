@@ -37,12 +37,14 @@ while True:
     plan = replace(base, plan_id=f"p-{number}", replicas=tuple(replace(row, replicas=number) for row in rows))
     entry = store.publish(plan, time.time())
     print(entry.version, number, flush=True)
+    time.sleep(float(sys.argv[3]))
     store.lead(time.time())
 """
 
 
-def start(store: Path, number: int) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-c", PUBLISHER, str(store), str(number)]
+def start(store: Path, number: int, pause_s: float = 0.0) -> subprocess.Popen[bytes]:
+    """A process that publishes one plan after the other, with a pause outside every lock between them."""
+    command = [sys.executable, "-c", PUBLISHER, str(store), str(number), str(pause_s)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT)
 
 
@@ -96,7 +98,7 @@ def test_fifty_kills_leave_fifty_whole_plans(tmp_path: Path) -> None:
 def test_a_planner_paused_before_it_publishes_is_refused_when_it_wakes(tmp_path: Path) -> None:
     """SIGSTOP is like a long pause of a machine: the process lives, holds its locks, and does nothing."""
     store = tmp_path / "plans"
-    process = start(store, 0)
+    process = start(store, 0, pause_s=0.5)
     assert process.stdout is not None
     try:
         assert process.stdout.readline()
