@@ -24,7 +24,10 @@ def test_every_row_is_a_sample_or_counted(source, shared_data):
     assert (len(log.samples), len(log.runs), log.samples.dropped) == (rows, runs, dropped)
     features = log.samples.features
     load = features[:, INDEX["queue_depth"] : INDEX["gpu_type"]]
-    load = np.delete(load, INDEX["waiting_prefill_s"] - INDEX["queue_depth"], axis=1)
+    # What no log tells is unknown, never 0.
+    unknown = [INDEX[name] - INDEX["queue_depth"] for name in ("waiting_prefill_s", "prefill_load")]
+    assert np.isnan(features[:, INDEX["prefill_load"]]).all()
+    load = np.delete(load, unknown, axis=1)
     assert np.isfinite(load).all()
     assert (load >= 0).all()
     assert (features[:, INDEX["kv_use"]] <= 1).all()
