@@ -15,11 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from data.errors import DocumentError, InputError
-from data.strict.decode import Decoder
-from data.strict.faults import Fault, to_errors
+from data.strict.document import read_document
+from data.strict.faults import Fault
 from data.strict.rules import NAME, Rule, RuleBook
-from data.strict.yaml_tree import read_yaml
 from router.serving.auth import token_digest
 
 Role = Literal["read", "operate"]
@@ -96,24 +94,14 @@ def load_tokens(path: Path) -> tuple[ApiToken, ...]:
         InputError: The file cannot be read.
         DocumentError: It is wrong; ``problems`` holds every fault.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot be read: {error}", source=str(path)) from error
-    tree = read_yaml(text)
-    faults = list(tree.faults)
-    document: object = None
-    if not faults:
-        document = Decoder(BOOK, faults=faults).read(TokensFile, tree.value)
-    if isinstance(document, TokensFile) and not faults:
-        for field in ("name", "token_sha256"):
-            values = [getattr(token, field) for token in document.tokens]
-            for position, value in enumerate(values):
-                if value in values[:position]:
-                    shown = value if field == "name" else "a digest"
-                    faults.append(Fault(("tokens", position, field), "repeated", value=shown, expected="once"))
-    if faults or not isinstance(document, TokensFile):
-        problems = to_errors(faults, DocumentError, str(path), tree.lines)
-        problems[0].problems = tuple(problems)
-        raise problems[0]
-    return document.tokens
+    return read_document(path, TokensFile, BOOK, _repeated, secret=True).tokens
+
+
+def _repeated(file: TokensFile) -> list[Fault]:
+    faults = []
+    for field in ("name", "token_sha256"):
+        values = [getattr(token, field) for token in file.tokens]
+        for position, value in enumerate(values):
+            if value in values[:position]:
+                faults.append(Fault(("tokens", position, field), "repeated", expected="once"))
+    return faults

@@ -21,14 +21,12 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from data.errors import DocumentError, InputError
-from data.strict.decode import Decoder
-from data.strict.faults import Fault, to_errors
+from data.strict.document import read_document
+from data.strict.faults import Fault
 from data.strict.rules import NAME, Rule, RuleBook
-from data.strict.yaml_tree import read_yaml
 
 RPCS = ("Route", "RouteStream", "RouteBatch", "Report", "Explain", "Watch")
 """Calls that a client may be allowed; health and reflection are open to all."""
@@ -165,24 +163,7 @@ def load_clients(path: Path) -> tuple[Client, ...]:
         InputError: The file cannot be read.
         DocumentError: It is wrong; ``problems`` holds every fault.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot be read: {error}", source=str(path)) from error
-    tree = read_yaml(text)
-    faults = list(tree.faults)
-    document: object = None
-    if not faults:
-        decoder = Decoder(BOOK, faults=faults)
-        document = decoder.read(ClientsFile, tree.value)
-    if isinstance(document, ClientsFile) and not faults:
-        faults += _client_faults(document.clients)
-    if faults or not isinstance(document, ClientsFile):
-        # Somebody may have put a token where its digest belongs: no value of this file is ever shown.
-        shown = [replace(fault, value=None) for fault in faults]
-        problems = to_errors(shown, DocumentError, str(path), tree.lines)
-        problems[0].problems = tuple(problems)
-        raise problems[0]
+    document = read_document(path, ClientsFile, BOOK, lambda file: _client_faults(file.clients), secret=True)
     return document.clients
 
 
