@@ -8,10 +8,18 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from benchmarks.placement_at_size import (
+    Row,
+    checker_rows,
+    first_plan_rows,
+    next_period_rows,
+    redirect_rows,
+    reference_rows,
+    row,
+)
 from data.catalog.load import load_catalog
 from data.fleet.reference import reference_fleet
 from planner.demand_file import read_demand
@@ -25,23 +33,9 @@ from solver.matrix import FLOW_UNIT, build_matrix
 from solver.placement import solve_placement
 from solver.settings import PlacementSettings
 
-Row = dict[str, Any]
 DEMAND = Path(__file__).parents[1] / "examples" / "demand-four-sites.yaml"
 FLEET_LIMIT_S = 10.0
 STEP_LIMIT_S = 5.0
-
-
-def _row(name: str, value: float, unit: str, target: str, met: bool, reference: float | None = None) -> Row:
-    return {
-        "id": f"placement/{name}",
-        "area": "placement",
-        "value": round(value, 4),
-        "unit": unit,
-        "reference": None if reference is None else round(reference, 4),
-        "ratio": None if not reference else round(value / reference, 4),
-        "target": target,
-        "met": met,
-    }
 
 
 def random_rows(child: ChildSolver, seeds: tuple[int, ...]) -> list[Row]:
@@ -69,11 +63,11 @@ def random_rows(child: ChildSolver, seeds: tuple[int, ...]) -> list[Row]:
         kept.append(bool((again.replicas == found.replicas).all()))
     slowest, widest = max(times), max(gaps)
     return [
-        _row("10x30/time_to_1_percent", slowest, "s", f"<= {FLEET_LIMIT_S:g}", slowest <= FLEET_LIMIT_S),
-        _row("10x30/gap", widest, "share of the bound", "<= 0.01", widest <= 0.0101),
-        _row("10x30/linked_lp_over_best_bound", max(lp_over), "ratio", "<= 1.05", max(lp_over) <= 1.05),
-        _row("10x30/greedy_share", min(greedy_share), "share of the plan", ">= 0.9", min(greedy_share) >= 0.9),
-        _row("10x30/unchanged_input_keeps_replicas", float(np.mean(kept)), "share of runs", "= 1", all(kept)),
+        row("10x30/time_to_1_percent", slowest, "s", f"<= {FLEET_LIMIT_S:g}", slowest <= FLEET_LIMIT_S),
+        row("10x30/gap", widest, "share of the bound", "<= 0.01", widest <= 0.0101),
+        row("10x30/linked_lp_over_best_bound", max(lp_over), "ratio", "<= 1.05", max(lp_over) <= 1.05),
+        row("10x30/greedy_share", min(greedy_share), "share of the plan", ">= 0.9", min(greedy_share) >= 0.9),
+        row("10x30/unchanged_input_keeps_replicas", float(np.mean(kept)), "share of runs", "= 1", all(kept)),
     ]
 
 
@@ -89,14 +83,35 @@ def step_rows(child: ChildSolver) -> list[Row]:
     warm_s = time.perf_counter() - began
     moves = len(again.moves)
     return [
-        _row("four-sites/step", cold_s, "s", f"<= {STEP_LIMIT_S:g}", cold_s <= STEP_LIMIT_S),
-        _row("four-sites/next_step", warm_s, "s", f"<= {STEP_LIMIT_S:g}", warm_s <= STEP_LIMIT_S),
-        _row("four-sites/gap", first.gap, "share of the bound", "<= 0.01", first.gap <= 0.0101),
-        _row("four-sites/moves_on_unchanged_input", float(moves), "moves", "= 0", moves == 0),
+        row("four-sites/step", cold_s, "s", f"<= {STEP_LIMIT_S:g}", cold_s <= STEP_LIMIT_S),
+        row("four-sites/next_step", warm_s, "s", f"<= {STEP_LIMIT_S:g}", warm_s <= STEP_LIMIT_S),
+        row("four-sites/gap", first.gap, "share of the bound", "<= 0.01", first.gap <= 0.0101),
+        row("four-sites/moves_on_unchanged_input", float(moves), "moves", "= 0", moves == 0),
+    ]
+
+
+def size_rows(child: ChildSolver) -> list[Row]:
+    """Plans at (20, 100) and (50, 300) from nothing, the next period, and what other solvers do at these sizes."""
+    middle, problem, found = first_plan_rows(20, 100, 0.01, 60.0)
+    small = solve_placement(random_problem(InstanceSize(10, 30), 0), PlacementSettings(), solve=child)
+    large, wide, vast = first_plan_rows(50, 300, 0.02, 300.0, memory_gb=3.0)
+    return [
+        *middle,
+        *next_period_rows(problem, found),
+        *large,
+        *checker_rows(wide, vast),
+        *reference_rows(child, 10, 30, small, (("highs", 20.0), ("cbc", 30.0), ("cp_sat", 20.0))),
+        *reference_rows(child, 20, 100, found, (("highs", 60.0),)),
     ]
 
 
 def rows(quick: bool) -> list[Row]:
-    """All rows; ``quick`` uses one random problem in place of three."""
+    """All rows; ``quick`` uses one random problem in place of three and has a greedy plan checked."""
     with ChildSolver() as child:
-        return [*step_rows(child), *random_rows(child, (0,) if quick else (0, 1, 2))]
+        found = [*step_rows(child), *random_rows(child, (0,) if quick else (0, 1, 2)), *redirect_rows(20, 100)]
+        if quick:
+            problem = random_problem(InstanceSize(50, 300), 0)
+            greedy = greedy_placement(problem, build_matrix(problem))
+            bounded = replace(greedy, bound=float((problem.commodities.width * problem.commodities.value).sum()))
+            return [*found, *checker_rows(problem, bounded)]
+        return [*found, *size_rows(child)]

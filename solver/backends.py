@@ -40,6 +40,14 @@ def load_ortools() -> Any:
     return mathopt
 
 
+def load_cp_sat() -> Any:
+    """The CP-SAT module, after MathOpt."""
+    load_ortools()
+    from ortools.sat.python import cp_model
+
+    return cp_model
+
+
 def load_pulp() -> Any:
     """PuLP, after OR-Tools."""
     load_ortools()
@@ -59,10 +67,11 @@ def solve_here(
     try:
         return solve(model, limits, start)
     except Exception as error:
-        # Whatever a solver library throws means one thing to the caller: no answer from this backend.
-        return no_solution(
-            SolveStatus.ERROR, f"{type(error).__name__}: {error}"[:500], time.perf_counter() - began
-        )
+        # Whatever a solver library throws means one thing to the caller: no answer from this backend. MathOpt
+        # fails while it reports its own errors: the one behind says what was wrong.
+        cause = error.__context__ or error
+        detail = f"{type(cause).__name__}: {cause}"[:500]
+        return no_solution(SolveStatus.ERROR, detail, time.perf_counter() - began)
 
 
 def _solve_highs(model: LinearModel, limits: SolveLimits, start: WarmStart | None) -> LinearSolution:
@@ -227,9 +236,7 @@ def _pulp_rows(model: LinearModel, columns: list[Any], pulp: Any) -> list[tuple[
 
 def _solve_cp_sat(model: LinearModel, limits: SolveLimits, start: WarmStart | None) -> LinearSolution:
     """CP-SAT on a model whose columns and coefficients are all whole numbers; anything else is refused."""
-    load_ortools()
-    from ortools.sat.python import cp_model
-
+    cp_model = load_cp_sat()
     matrix = model.matrix
     if not model.integer.all() or not np.array_equal(matrix.data, np.round(matrix.data)):
         return no_solution(SolveStatus.ERROR, "cp_sat takes whole columns and coefficients only")

@@ -6,40 +6,21 @@ step, so that it may stop anywhere.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from data.types import FloatArray, IntArray
+from solver.greedy_state import DUST, GreedyState, add_replicas, fits, fresh_state
 from solver.matrix import PlacementMatrix
 from solver.problem import BoolArray, FlowPromise, PlacementProblem
 from solver.solution import Origin, PlacementSolution, assemble_values, read_solution
 
-DUST = 1e-9
-
-
-@dataclass(slots=True)
-class _State:
-    """What is placed and what is left; changed in place."""
-
-    problem: PlacementProblem
-    replicas: IntArray
-    used: FloatArray
-    """Replicas' worth of load at each placement."""
-    loads: FloatArray
-    flows: FloatArray
-    gpus_left: FloatArray
-    power_left: FloatArray
-    ingress_left: FloatArray
-    starts_left: FloatArray
-
 
 def greedy_placement(problem: PlacementProblem, built: PlacementMatrix) -> PlacementSolution:
     """A placement that keeps every hard rule, and every promise that it finds room for."""
-    state = _fresh(problem)
+    state = fresh_state(problem)
     running = running_that_fits(problem)
     for i in np.flatnonzero(np.minimum(problem.placements.lower, running)):
-        _add(state, int(i), int(min(problem.placements.lower[i], running[i])))
+        add_replicas(state, int(i), int(min(problem.placements.lower[i], running[i])))
     _keep_replica_promises(state, running)
     _keep_covers(state)
     _grow_flows(state)
@@ -51,62 +32,27 @@ def greedy_placement(problem: PlacementProblem, built: PlacementMatrix) -> Place
 
 def kept_placement(problem: PlacementProblem, built: PlacementMatrix) -> PlacementSolution:
     """The running replicas (as many as still fit), with demand routed to them greedily."""
-    state = _fresh(problem)
+    state = fresh_state(problem)
     for i, count in enumerate(running_that_fits(problem)):
-        _add(state, i, int(count))
+        add_replicas(state, i, int(count))
     _serve(state)
     return _finish(state, built, Origin.KEPT)
-
-
-def _fresh(problem: PlacementProblem) -> _State:
-    places, sites = problem.placements, problem.sites
-    return _State(
-        problem=problem,
-        replicas=np.zeros(len(places), dtype=np.int64),
-        used=np.zeros(len(places)),
-        loads=np.zeros_like(places.rate),
-        flows=np.zeros(problem.commodities.allowed.shape),
-        gpus_left=problem.pools.gpus.copy(),
-        power_left=sites.power_kw.copy(),
-        ingress_left=sites.ingress_tokens_per_s.copy(),
-        starts_left=sites.start_budget_gpus.copy(),
-    )
 
 
 def running_that_fits(problem: PlacementProblem) -> IntArray:
     """Running replicas less those that today's pools and power no longer hold, frozen ones kept first."""
     places = problem.placements
-    state = _fresh(problem)
+    state = fresh_state(problem)
     order = np.lexsort((-places.mix_rate, -places.lower))
     for i in order:
         for _ in range(int(min(places.current[i], places.upper[i]))):
-            if not _fits(state, int(i)):
+            if not fits(state, int(i)):
                 break
-            _add(state, int(i), 1)
+            add_replicas(state, int(i), 1)
     return state.replicas
 
 
-def _fits(state: _State, i: int) -> bool:
-    places = state.problem.placements
-    starts = state.replicas[i] >= places.current[i]
-    return bool(
-        state.replicas[i] < places.upper[i]
-        and state.gpus_left[places.pool[i]] >= places.gpus[i] - DUST
-        and state.power_left[places.site[i]] >= places.power_kw[i] - DUST
-        and (not starts or state.starts_left[places.site[i]] >= places.gpus[i] - DUST)
-    )
-
-
-def _add(state: _State, i: int, count: int) -> None:
-    places = state.problem.placements
-    started = max(state.replicas[i] + count - max(places.current[i], state.replicas[i]), 0)
-    state.replicas[i] += count
-    state.gpus_left[places.pool[i]] -= count * places.gpus[i]
-    state.power_left[places.site[i]] -= count * places.power_kw[i]
-    state.starts_left[places.site[i]] -= started * places.gpus[i]
-
-
-def _keep_replica_promises(state: _State, running: IntArray) -> None:
+def _keep_replica_promises(state: GreedyState, running: IntArray) -> None:
     """Add replicas for each promise: running ones first, then those with the fewest GPUs."""
     places = state.problem.placements
     ranked = sorted(state.problem.replica_promises, key=lambda p: (-p.penalty, p.label))
@@ -116,14 +62,14 @@ def _keep_replica_promises(state: _State, running: IntArray) -> None:
         missing = promise.replicas - int(state.replicas[options].sum())
         for pass_running in (True, False):
             for i in order:
-                while missing > 0 and _fits(state, int(i)):
+                while missing > 0 and fits(state, int(i)):
                     if pass_running and state.replicas[i] >= running[i]:
                         break
-                    _add(state, int(i), 1)
+                    add_replicas(state, int(i), 1)
                     missing -= 1
 
 
-def _keep_covers(state: _State) -> None:
+def _keep_covers(state: GreedyState) -> None:
     """For each protected model add replicas away from its largest site until the rest covers the promise."""
     places = state.problem.placements
     for cover in state.problem.covers:
@@ -140,14 +86,14 @@ def _keep_covers(state: _State) -> None:
                 break
             # Away from the largest site: capacity there does not count once it is lost.
             free = [
-                int(i) for i in order if _fits(state, int(i)) and (places.site[i] != largest or not capacity.any())
+                int(i) for i in order if fits(state, int(i)) and (places.site[i] != largest or not capacity.any())
             ]
             if not free:
                 break
-            _add(state, free[0], 1)
+            add_replicas(state, free[0], 1)
 
 
-def _serve(state: _State) -> None:
+def _serve(state: GreedyState) -> None:
     """Route demand to the spare capacity that stands: promised throughput first, then by value."""
     jobs = state.problem.commodities
     for promise in _ranked_flows(state.problem):
@@ -163,7 +109,7 @@ def _ranked_flows(problem: PlacementProblem) -> list[FlowPromise]:
     return sorted(problem.flow_promises, key=lambda p: (-p.penalty, p.label))
 
 
-def _keep_flow(state: _State, promise: FlowPromise) -> float:
+def _keep_flow(state: GreedyState, promise: FlowPromise) -> float:
     """Route promised commodities to spare capacity; what is still missing."""
     missing = promise.tokens_per_s - float(state.flows[promise.commodities][:, promise.sites].sum())
     for j in promise.commodities:
@@ -171,7 +117,7 @@ def _keep_flow(state: _State, promise: FlowPromise) -> float:
     return missing
 
 
-def _grow_flows(state: _State) -> None:
+def _grow_flows(state: GreedyState) -> None:
     """Add replicas for promised throughput that the standing ones cannot give, fastest per GPU first."""
     places, jobs = state.problem.placements, state.problem.commodities
     for promise in _ranked_flows(state.problem):
@@ -181,26 +127,26 @@ def _grow_flows(state: _State) -> None:
         rate = (places.rate[:, kinds] * able).max(axis=1, initial=0.0)
         order = [i for i in np.argsort(-rate / places.gpus, kind="stable").tolist() if rate[i] > 0]
         while _keep_flow(state, promise) > DUST:
-            free = next((i for i in order if _fits(state, i)), None)
+            free = next((i for i in order if fits(state, i)), None)
             if free is None:
                 break
-            _add(state, free, 1)
+            add_replicas(state, free, 1)
 
 
-def _unserved(state: _State, j: int) -> float:
+def _unserved(state: GreedyState, j: int) -> float:
     return float(state.problem.commodities.width[j].sum() - state.flows[j].sum())
 
 
-def _route(state: _State, j: int, amount: float, within: BoolArray | None = None) -> float:
+def _route(state: GreedyState, j: int, amount: float, within: BoolArray | None = None) -> float:
     """Send up to ``amount`` of commodity ``j`` to spare capacity, nearest site first; what was sent."""
     jobs, places = state.problem.commodities, state.problem.placements
-    kind, model = jobs.workload_class[j], jobs.model[j]
+    kind, mine = jobs.workload_class[j], state.places_of[jobs.model[j]]
+    able = mine[(state.replicas[mine] > state.used[mine]) & (places.rate[mine, kind] > 0)]
     sent = 0.0
-    for s in np.argsort(jobs.route_cost[j], kind="stable"):
+    for s in np.argsort(jobs.route_cost[j], kind="stable") if len(able) else ():
         if amount - sent <= DUST or not jobs.allowed[j, s] or (within is not None and not within[s]):
             continue
-        here = np.flatnonzero((places.site == s) & (places.model == model) & (places.rate[:, kind] > 0))
-        for i in here:
+        for i in able[places.site[able] == s]:
             share = jobs.entering[j, s]
             room = state.ingress_left[s] / share if share > 0 else np.inf
             spare = max(state.replicas[i] - state.used[i], 0.0) * places.rate[i, kind]
@@ -215,30 +161,34 @@ def _route(state: _State, j: int, amount: float, within: BoolArray | None = None
     return sent
 
 
-def _grow(state: _State) -> None:
+def _grow(state: GreedyState) -> None:
     """Add the replica with the most value per GPU until none is worth its start."""
     places = state.problem.placements
-    gains = np.array([_gain(state, i) for i in range(len(places))])
+    gains = np.zeros(len(places))
+    for model, mine in enumerate(state.places_of):
+        gains[mine] = _gains(state, model)
+    claim = np.maximum(places.gpus, 1)
     while len(gains):
-        score = gains / np.maximum(places.gpus, 1)
+        score = gains / claim
         i = int(score.argmax())
         if score[i] <= DUST:
             return
-        if not _fits(state, i):
+        if not fits(state, i):
             gains[i] = 0.0
             continue
-        _add(state, i, 1)
+        add_replicas(state, i, 1)
         _fill(state, i)
-        for k in np.flatnonzero(places.model == places.model[i]):
-            gains[k] = _gain(state, int(k)) if _fits(state, int(k)) else 0.0
+        model = int(places.model[i])
+        gains[state.places_of[model]] = _gains(state, model)
 
 
-def _worth(state: _State, i: int) -> list[tuple[float, int, float]]:
+def _worth(state: GreedyState, i: int) -> list[tuple[float, int, float]]:
     """Unserved segments that placement ``i`` may serve: (value per replica's worth, commodity, tokens/s)."""
     jobs, places = state.problem.commodities, state.problem.placements
     site, model = places.site[i], places.model[i]
     found: list[tuple[float, int, float]] = []
-    for j in np.flatnonzero((jobs.model == model) & jobs.allowed[:, site]):
+    mine = state.jobs_of[model]
+    for j in mine[jobs.allowed[mine, site]]:
         rate = places.rate[i, jobs.workload_class[j]]
         if rate <= 0:
             continue
@@ -250,21 +200,28 @@ def _worth(state: _State, i: int) -> list[tuple[float, int, float]]:
     return sorted(found, key=lambda item: (-item[0], item[1]))
 
 
-def _gain(state: _State, i: int) -> float:
-    """Value that one more replica at ``i`` would add, less its start and its GPUs."""
+def _gains(state: GreedyState, model: int) -> FloatArray:
+    """Value that one more replica at each placement of a model would add, less its start and its GPUs."""
     places, jobs = state.problem.placements, state.problem.commodities
-    room, total = 1.0, 0.0
-    for gain, j, width in _worth(state, i):
-        take = min(room, width / places.rate[i, jobs.workload_class[j]])
-        total += take * gain
-        room -= take
-        if room <= DUST:
-            break
-    start = places.start_cost[i] if state.replicas[i] >= places.current[i] else 0.0
-    return float(total - start - state.problem.gpu_price * places.gpus[i])
+    at, mine = state.places_of[model], state.jobs_of[model]
+    site, count = places.site[at], jobs.width.shape[1]
+    rate = np.repeat(
+        places.rate[np.ix_(at, jobs.workload_class[mine])] * jobs.allowed[np.ix_(mine, site)].T, count, 1
+    )
+    cost = np.repeat(jobs.route_cost[np.ix_(mine, site)].T, count, 1)
+    gain = (jobs.value[mine].ravel() - cost) * rate
+    left = np.cumsum(jobs.width[mine], axis=1) - state.flows[mine].sum(axis=1, keepdims=True)
+    width = np.clip(np.minimum(left, jobs.width[mine]), 0.0, None).ravel()
+    share = np.divide(width, rate, out=np.zeros_like(rate), where=(rate > 0) & (gain > 0) & (width > DUST))
+    best = np.argsort(-gain, axis=1, kind="stable")
+    share, gain = np.take_along_axis(share, best, 1), np.take_along_axis(gain, best, 1)
+    taken = np.clip(1.0 - (np.cumsum(share, axis=1) - share), 0.0, share)
+    start = np.where(state.replicas[at] >= places.current[at], places.start_cost[at], 0.0)
+    total: FloatArray = (taken * gain).sum(axis=1) - start - state.problem.gpu_price * places.gpus[at]
+    return total
 
 
-def _fill(state: _State, i: int) -> None:
+def _fill(state: GreedyState, i: int) -> None:
     """Route unserved demand to placement ``i``, best value first."""
     jobs, places = state.problem.commodities, state.problem.placements
     site = int(places.site[i])
@@ -281,14 +238,14 @@ def _fill(state: _State, i: int) -> None:
             state.ingress_left[site] -= part * share
 
 
-def _restore(state: _State, running: IntArray) -> None:
+def _restore(state: GreedyState, running: IntArray) -> None:
     """Keep running replicas that nobody needed the room of: a fallback drains nothing without a reason."""
     for i in np.flatnonzero(running > state.replicas):
-        while state.replicas[i] < running[i] and _fits(state, int(i)):
-            _add(state, int(i), 1)
+        while state.replicas[i] < running[i] and fits(state, int(i)):
+            add_replicas(state, int(i), 1)
 
 
-def _finish(state: _State, built: PlacementMatrix, origin: Origin) -> PlacementSolution:
+def _finish(state: GreedyState, built: PlacementMatrix, origin: Origin) -> PlacementSolution:
     none = np.zeros(len(state.problem.placements), dtype=np.int64)
     values = assemble_values(state.problem, built, state.replicas, none, state.loads, state.flows)
     return read_solution(state.problem, built, values, origin)

@@ -1,30 +1,32 @@
 """FleetMind's placement: where replicas and prewarmed copies stand, and which site serves which demand.
 
-The ladder ends with an answer on every rung: HiGHS started from the running replicas or the constructive greedy,
-else the better of those two. The result is never worth less than those, whatever a solver says.
+The ladder ends with an answer on every rung. Small problems: HiGHS on the whole model, started from the running
+replicas or the constructive greedy. Large ones: construction or the running plan, then block search. Whatever
+fails, the running placement with the best routing or the greedy is left, and the result is never worth less.
 """
 
 from __future__ import annotations
 
-import time
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from data.types import FloatArray, IntArray
+from data.types import IntArray
 from solver.bounds import Bound, Relaxation, best_bound, linked_lp_bound, solver_bound
+from solver.budget import SearchBudget
 from solver.child import ChildSolver
 from solver.greedy import greedy_placement, kept_placement
-from solver.linear import LinearModel, LinearSolution, ModelSolver, SolveLimits, SolveStatus, WarmStart
+from solver.large import RESIDUAL_LIMIT, plan_large
+from solver.linear import LinearSolution, ModelSolver, SolveStatus, WarmStart
 from solver.matrix import FLOW_UNIT, PlacementMatrix, build_matrix
+from solver.merge import merge_alike, split_flows
+from solver.outlook import Outlook, demand_bound, outlook_of
 from solver.problem import PlacementProblem
 from solver.settings import PlacementSettings
 from solver.solution import Origin, PlacementSolution, read_solution
+from solver.tiny_promises import tiny_promise_notes
 
-RESIDUAL_LIMIT = 1e-5
-"""A solver's answer that breaks a row by more than this (relative) is refused."""
-ALL_DEMAND = "all demand served"
-AUDIT_WATCHDOG = 10.0
 BOUND_SHARE = 0.4
 """Share of the time limit that the relaxation may use."""
 
@@ -35,17 +37,14 @@ class _Search:
 
     problem: PlacementProblem
     built: PlacementMatrix
-    settings: PlacementSettings
+    budget: SearchBudget
     solve: ModelSolver
-    began_s: float
     notes: list[str]
 
-    def limits(self, share: float = 1.0, absolute_gap: float = 0.0) -> SolveLimits:
-        """Limits for the next call: a share of the time that is left."""
-        budget = self.settings.time_limit_s * (AUDIT_WATCHDOG if self.settings.deterministic else 1.0)
-        left_s = max(budget - (time.monotonic() - self.began_s), 0.05)
-        nodes = self.settings.node_limit if self.settings.deterministic else None
-        return SolveLimits(left_s * share, 0.0, absolute_gap, nodes, self.settings.seed)
+    @property
+    def settings(self) -> PlacementSettings:
+        """Limits, gap, hysteresis."""
+        return self.budget.settings
 
 
 def solve_placement(
@@ -65,21 +64,45 @@ def solve_placement(
     Returns:
         The best placement known when the time was over; its ``note`` says what went wrong on the way, if anything.
     """
-    if solve is None:
-        with ChildSolver() as child:
-            return solve_placement(problem, settings, start, child)
-    search = _Search(problem, build_matrix(problem), settings, solve, time.monotonic(), [])
-    floor = kept_placement(problem, search.built)
-    relaxation = linked_lp_bound(search.built.model, solve, search.limits(BOUND_SHARE))
+    budget = SearchBudget(settings)
+    merged = merge_alike(problem)
+    built = build_matrix(merged.problem)
+    with ExitStack() as stack:
+        first = stack.enter_context(ChildSolver()) if solve is None else solve
+        search = _Search(merged.problem, built, budget, first, [])
+        if int(built.model.integer.sum()) <= settings.direct_integers:
+            found = _plan_whole(search, start)
+        else:
+            others = [stack.enter_context(ChildSolver()) for _ in range(settings.processes - 1)]
+            found = _plan_in_parts(search, start, others)
+    return replace(found, flows=split_flows(problem, merged, found.flows))
+
+
+def _plan_whole(search: _Search, start: IntArray | None) -> PlacementSolution:
+    """One branch and bound over everything."""
+    problem, built = search.problem, search.built
+    floor = kept_placement(problem, built)
+    relaxation = linked_lp_bound(built.model, search.solve, search.budget.limits(BOUND_SHARE))
+    outlook = outlook_of(problem, built, relaxation)
     kept = _reroute(search, floor)
-    greedy = greedy_placement(problem, search.built)
+    greedy = greedy_placement(problem, built)
     known = max((kept, greedy), key=lambda solution: solution.net(problem))
-    answer = _branch_and_bound(search, known.replicas if start is None else start, relaxation)
+    answer = _branch_and_bound(search, known.replicas if start is None else start, outlook)
     best = _best(search, answer, kept, greedy)
-    bounds = [relaxation.bound] if relaxation else []
-    bound = best_bound([*bounds, solver_bound(answer), _demand_bound(search.built.model)])
-    chosen = _prefer_running(search, best, kept)
-    return _close(search, chosen, bound, relaxation)
+    bound = best_bound([*_bounds(relaxation), solver_bound(answer), demand_bound(built.model)])
+    return _close(search, _prefer_running(search, best, kept), bound, outlook)
+
+
+def _plan_in_parts(search: _Search, start: IntArray | None, others: list[ChildSolver]) -> PlacementSolution:
+    """Prices, construction and block search."""
+    solvers = [search.solve, *others]
+    answer = plan_large(search.problem, search.built, search.budget, solvers, search.notes, start)
+    bound = best_bound([*answer.bounds, demand_bound(search.built.model)])
+    return _close(search, _prefer_running(search, answer.found, answer.kept), bound, answer.outlook)
+
+
+def _bounds(relaxation: Relaxation | None) -> list[Bound]:
+    return [relaxation.bound] if relaxation else []
 
 
 def _reroute(search: _Search, found: PlacementSolution) -> PlacementSolution:
@@ -87,27 +110,20 @@ def _reroute(search: _Search, found: PlacementSolution) -> PlacementSolution:
     model, columns = search.built.model, search.built.columns
     lower, upper = model.lower.copy(), model.upper.copy()
     lower[columns.replicas] = upper[columns.replicas] = found.replicas
-    answer = search.solve(model.with_bounds(lower, upper), search.limits(BOUND_SHARE))
+    answer = search.solve(model.with_bounds(lower, upper), search.budget.limits(BOUND_SHARE))
     routed = _read(search, answer, found.origin)
     return routed if routed and routed.net(search.problem) > found.net(search.problem) else found
 
 
-def _branch_and_bound(search: _Search, start: IntArray, relaxation: Relaxation | None) -> LinearSolution:
-    """The whole model by HiGHS: the right way up to about 1,000 whole columns, and the seam for larger ones."""
+def _branch_and_bound(search: _Search, start: IntArray, outlook: Outlook) -> LinearSolution:
+    """The whole model by HiGHS: the right way up to about 1,000 whole columns."""
     columns = search.built.columns
     warm = WarmStart(np.arange(columns.replicas.start, columns.replicas.stop), start.astype(np.float64))
-    gap = search.settings.mip_gap * _reference_value(search, relaxation) / FLOW_UNIT
-    answer = search.solve(search.built.model, search.limits(absolute_gap=gap), warm)
+    gap = search.settings.mip_gap * outlook.reference / FLOW_UNIT
+    answer = search.solve(search.built.model, search.budget.limits(absolute_gap=gap), warm)
     if answer.status is not SolveStatus.OPTIMAL:
         search.notes.append(f"placement solver: {answer.status.value} ({answer.detail})")
     return answer
-
-
-def _reference_value(search: _Search, relaxation: Relaxation | None) -> float:
-    """What gaps are a share of: the value of the relaxation without its penalties, tokens/s."""
-    if relaxation is None:
-        return float((search.problem.commodities.width * search.problem.commodities.value).sum())
-    return max(read_solution(search.problem, search.built, relaxation.values, Origin.SOLVER).value, 0.0)
 
 
 def _read(search: _Search, answer: LinearSolution, origin: Origin) -> PlacementSolution | None:
@@ -148,34 +164,17 @@ def _prefer_running(search: _Search, best: PlacementSolution, kept: PlacementSol
     return best
 
 
-def _demand_bound(model: LinearModel) -> Bound:
-    """Nobody can serve more than all demand at its full worth."""
-    return Bound(ALL_DEMAND, float(np.maximum(model.objective, 0.0) @ model.upper) + model.offset)
-
-
-def _close(
-    search: _Search, chosen: PlacementSolution, bound: Bound, relaxation: Relaxation | None
-) -> PlacementSolution:
+def _close(search: _Search, chosen: PlacementSolution, bound: Bound, outlook: Outlook) -> PlacementSolution:
     problem = search.problem
     penalty = chosen.misses.penalty(problem)
     net_bound = max(bound.value * FLOW_UNIT, chosen.net(problem))
-    proved = (
-        net_bound - chosen.net(problem) <= search.settings.mip_gap * _reference_value(search, relaxation) + 1e-6
-    )
+    proved = net_bound - chosen.net(problem) <= search.settings.mip_gap * outlook.reference + 1e-6
     return replace(
         chosen,
         bound=net_bound + penalty,
         bound_name=bound.name,
         proved=bool(proved),
-        unavoidable=chosen.misses.any(problem) and (bool(proved) or _relaxation_misses(search, relaxation)),
-        solve_s=time.monotonic() - search.began_s,
-        note=tuple(search.notes),
+        unavoidable=chosen.misses.any(problem) and (bool(proved) or outlook.misses),
+        solve_s=search.budget.spent_s(),
+        note=(*search.notes, *tiny_promise_notes(problem, chosen)),
     )
-
-
-def _relaxation_misses(search: _Search, relaxation: Relaxation | None) -> bool:
-    """Whether even fractions of replicas cannot keep every promise."""
-    if relaxation is None:
-        return False
-    values: FloatArray = relaxation.values
-    return read_solution(search.problem, search.built, values, Origin.SOLVER).misses.any(search.problem)

@@ -21,6 +21,8 @@ class Origin(StrEnum):
     SOLVER = "solver"
     GREEDY = "greedy"
     KEPT = "kept"
+    CONSTRUCTED = "model by model"
+    BLOCKS = "block search"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +142,11 @@ def assemble_values(
             max(cover.tokens_per_s - worst, 0.0) / FLOW_UNIT if len(hosts) else 0.0
         )
     return values
+
+
+def solution_values(problem: PlacementProblem, built: PlacementMatrix, solution: PlacementSolution) -> FloatArray:
+    """The column vector of the model for a solution."""
+    return assemble_values(problem, built, solution.replicas, solution.prewarmed, solution.loads, solution.flows)
 
 
 def read_solution(
