@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Literal
 
 PLAN_SCHEMA_VERSION = 1
 
@@ -48,7 +49,10 @@ class TrafficShare:
 
 @dataclass(frozen=True, slots=True)
 class PoolSplit:
-    """Capacity split of one pool: replicas' worth and output tokens/s given to one class (and tenant quotas)."""
+    """Capacity split of one pool: replicas' worth and output tokens/s given to one class (and tenant quotas).
+
+    ``correction`` is the factor of the feedback that ``tokens_per_s`` holds; 1 = the rate of the capacity table.
+    """
 
     site: str
     model: str
@@ -57,6 +61,7 @@ class PoolSplit:
     replicas: int
     tokens_per_s: float
     tenant_quota_tokens_per_s: dict[str, float]
+    correction: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +79,77 @@ class UnmetDemand:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One change against the running placement. ``cost`` is in value-weighted tokens."""
+    """One change against the running placement.
+
+    Attributes:
+        change: Replicas that start (above 0) or drain (below 0).
+        cost: Value-weighted tokens lost while its replicas load.
+        reason: What for, in words.
+        lost_cache: Value-weighted tokens' worth of work to fill prefix caches anew.
+        gain: Value-weighted tokens/s that it brings: what its replicas serve, or what the GPUs that it frees are
+            worth to others; ``None`` = not known.
+        gives_up: Value-weighted tokens/s that it costs while the plan is in force: what its GPUs are worth to
+            others, or what its replicas would still serve; ``None`` = not known.
+        binding: What stops one replica more, in words.
+        begin_s: When each of its replicas begins, seconds after ``valid_from``, in rising order; empty = no order.
+        lasts_s: Expected load or drain time of each.
+    """
 
     site: str
     config: str
     change: int
     cost: float
     reason: str
+    lost_cache: float = 0.0
+    gain: float | None = None
+    gives_up: float | None = None
+    binding: tuple[str, ...] = ()
+    begin_s: tuple[float, ...] = ()
+    lasts_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ShadowPrice:
+    """What one more unit of a resource that is used up would bring, fractions of replicas allowed.
+
+    Attributes:
+        resource: ``gpus``, ``power``, ``ingress``, ``host_memory`` or ``start_budget``.
+        site: Where.
+        gpu_type: Of which GPUs; empty for other resources.
+        amount: How much more, in ``unit``.
+        unit: ``GPU``, ``kW``, ``tokens/s`` or ``GB``.
+        worth: Value-weighted tokens/s that it brings.
+        tokens_per_s: The same change in plain output tokens/s.
+        mends: Broken promises that it helps to keep, in words.
+    """
+
+    resource: str
+    site: str
+    gpu_type: str
+    amount: float
+    unit: str
+    worth: float
+    tokens_per_s: float
+    mends: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class VersionRamp:
+    """How requests that name a model without a version are shared between two versions of it.
+
+    ``share`` (0 to 1) of them goes to ``new``, the others to ``old``, since the moment ``since``; ``state`` says
+    whether the ramp goes on (``ramping``), is over (``done``), or failed at a gate (``failed``: all to ``old``).
+    A request that names a version gets that version. ``ramp_id`` tells one ramp from another.
+    """
+
+    model: str
+    old: str
+    new: str
+    share: float
+    since: str
+    ramp_id: str
+    state: Literal["ramping", "done", "failed"] = "ramping"
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +174,8 @@ class PlanDocument:
     splits: tuple[PoolSplit, ...] = ()
     unmet: tuple[UnmetDemand, ...] = ()
     moves: tuple[Move, ...] = ()
+    prices: tuple[ShadowPrice, ...] = ()
+    ramps: tuple[VersionRamp, ...] = ()
     solver: str = ""
     solve_s: float = 0.0
     schema_version: int = PLAN_SCHEMA_VERSION

@@ -12,11 +12,13 @@ from data.plan import (
     PlanDocument,
     PlannedReplicas,
     PoolSplit,
+    ShadowPrice,
     TrafficShare,
     UnmetDemand,
+    VersionRamp,
 )
 from data.strict.faults import Fault
-from data.strict.rules import NAME, NOT_NEGATIVE, SHARE, Rule, RuleBook
+from data.strict.rules import NAME, NOT_NEGATIVE, POSITIVE, SHARE, Rule, RuleBook
 
 SHARE_SLACK = 1e-6
 """Shares of one commodity may exceed 1 by this much: they are rounded sums of solver output."""
@@ -55,9 +57,26 @@ PLAN_BOOK = RuleBook(
             "replicas": _COUNT,
             "tokens_per_s": NOT_NEGATIVE,
             "tenant_quota_tokens_per_s": NOT_NEGATIVE,
+            "correction": POSITIVE,
         },
         UnmetDemand: {"missing": NOT_NEGATIVE},
-        Move: {"site": _SOME_TEXT, "config": _SOME_TEXT, "change": Rule(minimum=-1_000_000, maximum=1_000_000)},
+        VersionRamp: {
+            "model": NAME,
+            "old": _SOME_TEXT,
+            "new": _SOME_TEXT,
+            "share": SHARE,
+            "since": _TIME,
+            "ramp_id": NAME,
+        },
+        Move: {
+            "site": _SOME_TEXT,
+            "config": _SOME_TEXT,
+            "change": Rule(minimum=-1_000_000, maximum=1_000_000),
+            "lost_cache": NOT_NEGATIVE,
+            "begin_s": NOT_NEGATIVE,
+            "lasts_s": NOT_NEGATIVE,
+        },
+        ShadowPrice: {"resource": _SOME_TEXT, "site": _SOME_TEXT, "amount": Rule(minimum=0, above=True)},
     }
 )
 """Rules of every class that a plan document is made of."""
@@ -65,7 +84,13 @@ PLAN_BOOK = RuleBook(
 
 def plan_faults(plan: PlanDocument) -> list[Fault]:
     """What does not fit together inside a plan whose single fields are sound."""
-    return [*_time_faults(plan), *_repeated_replicas(plan), *_share_faults(plan), *_idle_moves(plan)]
+    return [
+        *_time_faults(plan),
+        *_repeated_replicas(plan),
+        *_share_faults(plan),
+        *_ramp_faults(plan),
+        *_move_faults(plan),
+    ]
 
 
 def _time_faults(plan: PlanDocument) -> Iterator[Fault]:
@@ -79,6 +104,20 @@ def _time_faults(plan: PlanDocument) -> Iterator[Fault]:
     start, end = times.get("valid_from"), times.get("valid_until")
     if start is not None and end is not None and end < start:
         yield Fault(("valid_until",), "ends before it begins", value=plan.valid_until, expected="after valid_from")
+
+
+def _ramp_faults(plan: PlanDocument) -> Iterator[Fault]:
+    models = [ramp.model for ramp in plan.ramps]
+    for i, ramp in enumerate(plan.ramps):
+        if ramp.model in models[:i]:
+            yield Fault(("ramps", i, "model"), "second ramp of a model", value=ramp.model, expected="one ramp")
+        for field in ("old", "new"):
+            key = getattr(ramp, field)
+            if not key.startswith(f"{ramp.model}@"):
+                expected = f"{ramp.model}@..."
+                yield Fault(("ramps", i, field), "no version of the model", value=key, expected=expected)
+        if ramp.old == ramp.new:
+            yield Fault(("ramps", i, "new"), "the same version twice", value=ramp.new, expected="another one")
 
 
 def _repeated_replicas(plan: PlanDocument) -> Iterator[Fault]:
@@ -103,7 +142,14 @@ def _share_faults(plan: PlanDocument) -> Iterator[Fault]:
             yield Fault(("shares", i, "share"), problem, value=row.share, expected="a sum of at most 1")
 
 
-def _idle_moves(plan: PlanDocument) -> Iterator[Fault]:
+def _move_faults(plan: PlanDocument) -> Iterator[Fault]:
     for i, move in enumerate(plan.moves):
         if move.change == 0:
             yield Fault(("moves", i, "change"), "a move that changes nothing", value=0, expected="not 0")
+        elif move.begin_s and len(move.begin_s) != abs(move.change):
+            expected = f"{abs(move.change)}, one a replica, or none"
+            yield Fault(
+                ("moves", i, "begin_s"), "wrong number of times", value=len(move.begin_s), expected=expected
+            )
+        if list(move.begin_s) != sorted(move.begin_s):
+            yield Fault(("moves", i, "begin_s"), "not in rising order", value=list(move.begin_s))

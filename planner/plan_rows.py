@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -10,11 +11,15 @@ from data.fleet.types import Fleet
 from data.plan import Move, PlannedReplicas, TrafficShare
 from data.types import FloatArray
 from planner.placement_input import PlacementInput
+from solver.explain import blocker_text, blockers_of
+from solver.explain_moves import MoveEffect
 from solver.solution import PlacementSolution
 
 SHARE_DIGITS = 9
 LEAST_SHARE = 1e-6
 """Smaller shares are left out of the plan."""
+EFFECT_DIGITS = 3
+NO_MORE_DEMAND = "demand: one replica more would not pay"
 
 
 def planned_replicas(
@@ -78,14 +83,30 @@ def traffic_shares(given: PlacementInput, solution: PlacementSolution) -> tuple[
     return tuple(rows)
 
 
-def planned_moves(given: PlacementInput, solution: PlacementSolution, period_s: float) -> tuple[Move, ...]:
-    """Every start and drain against what stands; a start costs the value lost while it loads, a drain nothing."""
+def planned_moves(
+    given: PlacementInput,
+    solution: PlacementSolution,
+    period_s: float,
+    effects: Mapping[int, MoveEffect] | None = None,
+    hit_share: float = 0.0,
+) -> tuple[Move, ...]:
+    """Every start and drain against what stands; a start costs the value lost while it loads, a drain nothing.
+
+    Args:
+        given: The problem and its names.
+        solution: What stands next.
+        period_s: What the start costs are spread over.
+        effects: What changes bring and give up, by placement, as far as that is known.
+        hit_share: Share of prompts that prefix caches are expected to hold (0 to 1).
+    """
     places = given.problem.placements
     change = solution.replicas - places.current
+    effects = effects or {}
     rows: list[Move] = []
     for i in np.flatnonzero(change).tolist():
         count = int(change[i])
         cost = max(count, 0) * float(places.start_cost[i]) * period_s
+        effect = effects.get(i)
         rows.append(
             Move(
                 site=given.sites[int(places.site[i])].name,
@@ -93,9 +114,33 @@ def planned_moves(given: PlacementInput, solution: PlacementSolution, period_s: 
                 change=count,
                 cost=cost,
                 reason=_reason(given, solution, i, count),
+                lost_cache=max(-count, 0) * _cache_worth(given, i, hit_share),
+                gain=None if effect is None else round(effect.gain, EFFECT_DIGITS),
+                gives_up=None if effect is None else round(effect.gives_up, EFFECT_DIGITS),
+                binding=_binding(given, solution, i) if count > 0 else (),
             )
         )
     return tuple(sorted(rows, key=lambda move: (move.change > 0, move.site, move.config)))
+
+
+def _cache_worth(given: PlacementInput, i: int, hit_share: float) -> float:
+    """Value-weighted tokens that a replica could have made in the time that filling its cache anew takes."""
+    facts = given.capacities[i].facts
+    places, jobs = given.problem.placements, given.problem.commodities
+    refill_s = hit_share * facts.kv_capacity_tokens * facts.times.p1
+    mine = jobs.model == places.model[i]
+    amount = float(jobs.width[mine].sum())
+    if amount <= 0:
+        return 0.0
+    token = float((jobs.width[mine].sum(axis=1) * jobs.weight[mine]).sum()) / amount
+    return refill_s * token * float(places.mix_rate[i])
+
+
+def _binding(given: PlacementInput, solution: PlacementSolution, i: int) -> tuple[str, ...]:
+    """What stops one replica more there: resources that are used up, or demand that is served already."""
+    problem = given.problem
+    found = tuple(blocker_text(problem, blocker) for blocker in blockers_of(problem, solution, np.array([i])))
+    return found or (NO_MORE_DEMAND,)
 
 
 def _reason(given: PlacementInput, solution: PlacementSolution, i: int, count: int) -> str:

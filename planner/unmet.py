@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from data.fleet.types import Fleet
+from data.fleet.types import Fleet, Reservation
 from data.plan import UnmetDemand
 from data.types import IntArray
 from planner.demand import DemandTable
@@ -69,6 +69,13 @@ def _blocked(
     return "full: " + ", ".join(blocker_text(problem, blocker) for blocker in found)
 
 
+def _where(given: PlacementInput, promised: Reservation, sites: IntArray) -> str:
+    """Where a promise may be kept: the sites that it names, else the zones of those that are permitted."""
+    names = sorted(promised.sites) or sorted({given.sites[int(site)].zone for site in sites})
+    kind = "site" if promised.sites else "zone"
+    return f"{kind}{'s' if len(names) > 1 else ''} {', '.join(names)}"
+
+
 def _missed_replicas(
     given: PlacementInput, solution: PlacementSolution, explanation: Explanation | None
 ) -> list[UnmetDemand]:
@@ -79,7 +86,10 @@ def _missed_replicas(
             continue
         tenant, promised = given.promises.replica_of[k]
         blocked = _blocked(given, solution, promise.placements, explanation)
-        reason = f"{missing:g} of {promise.replicas} missing; {blocked}"
+        where = _where(given, promised, given.problem.placements.site[promise.placements])
+        reason = (
+            f"{where}: {missing:g} of {promise.replicas} reserved replicas of {promised.model} missing; {blocked}"
+        )
         rows.append(UnmetDemand("reservation", promised.model, "", tenant.name, missing, "replicas", reason))
     return rows
 
@@ -95,7 +105,10 @@ def _missed_flows(
             continue
         tenant, promised = given.promises.flow_of[k]
         options = np.flatnonzero((places.model == given.models.index(promised.model)) & promise.sites[places.site])
-        reason = f"{missing:.0f} of {promise.tokens_per_s:.0f} missing; "
+        where = _where(given, promised, np.flatnonzero(promise.sites))
+        reason = (
+            f"{where}: {missing:.0f} of {promise.tokens_per_s:.0f} reserved tokens/s of {promised.model} missing; "
+        )
         reason += _blocked(given, solution, options, explanation)
         kind = promised.workload_class or ""
         rows.append(UnmetDemand("reservation", promised.model, kind, tenant.name, missing, "tokens/s", reason))

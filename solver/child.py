@@ -64,17 +64,31 @@ class ChildSolver:
         """Solve within ``limits.time_limit_s`` plus less than a second, whatever the solver does."""
         began = time.monotonic()
         deadline_s = began + limits.time_limit_s
+        answer = self.ask(pack_request(model, limits, start, backend, deadline_s), deadline_s)
+        if isinstance(answer, str):
+            return no_solution(SolveStatus.ERROR, answer, time.monotonic() - began)
+        return unpack_answer(answer)
+
+    def ask(self, body: bytes, deadline_s: float) -> bytes | str:
+        """Send one message of ``solver.wire`` and wait for its answer.
+
+        Args:
+            body: The message.
+            deadline_s: On the monotonic clock; a child that is silent until shortly after it is killed.
+
+        Returns:
+            The answer, or in words why there is none.
+        """
         try:
             process = self._running()
-            body = pack_request(model, limits, start, backend, deadline_s)
             answer = _exchange(process, frame(body), deadline_s + GRACE_S)
         except OSError as error:
-            return self._died(f"solver process cannot run: {error}", began)
+            return self._died(f"solver process cannot run: {error}")
         if answer is None:
             hung = process.poll() is None
             why = "no answer in time" if hung else f"ended with code {process.returncode}"
-            return self._died(f"solver process gave up: {why}. {self._last_words()}".strip(), began)
-        return unpack_answer(answer)
+            return self._died(f"solver process gave up: {why}. {self._last_words()}".strip())
+        return answer
 
     def close(self) -> None:
         """End the child and remove its temporary folder."""
@@ -119,10 +133,10 @@ class ChildSolver:
             return errors.read()[-STDERR_BYTES:].decode(errors="replace").strip()
         return ""
 
-    def _died(self, detail: str, began: float) -> LinearSolution:
+    def _died(self, detail: str) -> str:
         self.deaths += 1
         self.close()
-        return no_solution(SolveStatus.ERROR, detail, time.monotonic() - began)
+        return detail
 
 
 def _exchange(process: subprocess.Popen[bytes], request: bytes, until_s: float) -> bytes | None:

@@ -101,13 +101,13 @@ def blockers_of(problem: PlacementProblem, solution: PlacementSolution, options:
 
 
 def blocker_text(problem: PlacementProblem, blocker: Blocker) -> str:
-    """In words: ``GPUs of paris/H100 (64)``."""
+    """In words: ``H100 pool of paris (64 GPUs)``."""
     sites = problem.sites
     name = sites.names[blocker.index] if blocker.kind != "gpus" else ""
     if blocker.kind == "gpus":
         pool = problem.pools
         site = sites.names[int(pool.site[blocker.index])]
-        return f"GPUs of {site}/{pool.gpu_type[blocker.index]} ({pool.gpus[blocker.index]:g})"
+        return f"{pool.gpu_type[blocker.index]} pool of {site} ({pool.gpus[blocker.index]:g} GPUs)"
     if blocker.kind == "power":
         return f"power of {name} ({sites.power_kw[blocker.index]:g} kW)"
     if blocker.kind == "ingress":

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from data.fleet.types import Fleet, Placed
 from data.plan import PlanDocument, TrafficShare
+from solver.verify_order import order_violations
 from solver.verify_promises import reservation_violations
 from solver.verify_resources import host_memory_violations, ingress_violations, load_violations, power_violations
 from solver.verify_splits import split_violations
@@ -49,6 +50,7 @@ def verify_plan(
     found += _served_where_placed(plan)
     found += _start_budget(plan, fleet, before)
     found += _moves(plan, before)
+    found += order_violations(plan, fleet, before)
     found += split_violations(plan, fleet)
     found += reservation_violations(plan, fleet, load)
     if catalog is not None:

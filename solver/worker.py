@@ -12,6 +12,7 @@ import time
 from dataclasses import replace
 
 from solver.backends import load_ortools, solve_here
+from solver.move_order_wire import answer_moves, is_moves_request
 from solver.wire import HEADER_BYTES, frame, pack_answer, unpack_request
 
 REPORT_MARGIN_S = 0.15
@@ -33,11 +34,14 @@ def main(memory_mb: int = 0) -> None:
     requests = sys.stdin.buffer
     while header := requests.read(HEADER_BYTES):
         body = requests.read(int.from_bytes(header, "little"))
-        model, limits, start, backend, deadline_s = unpack_request(body)
-        left_s = max(deadline_s - time.monotonic() - REPORT_MARGIN_S, 0.01)
-        answer = solve_here(model, replace(limits, time_limit_s=left_s), start, backend)
-        answers.write(frame(pack_answer(answer)))
+        answers.write(frame(answer_moves(body) if is_moves_request(body) else _answer(body)))
         answers.flush()
+
+
+def _answer(body: bytes) -> bytes:
+    model, limits, start, backend, deadline_s = unpack_request(body)
+    left_s = max(deadline_s - time.monotonic() - REPORT_MARGIN_S, 0.01)
+    return pack_answer(solve_here(model, replace(limits, time_limit_s=left_s), start, backend))
 
 
 if __name__ == "__main__":

@@ -67,6 +67,10 @@ def _plan_metrics(published: Published) -> Iterator[Metric]:
     for key, count in sorted(total.items()):
         gpus.add_metric(key, count)
     yield from (replicas, prewarmed, gpus)
+    ramps = _gauge("ramp_share", "Share of a model's traffic at its new version.", ("model", "new", "state"))
+    for ramp in plan.ramps:
+        ramps.add_metric((ramp.model, ramp.new, ramp.state), ramp.share)
+    yield ramps
     info = _gauge("plan_info", "1; the plan in force stands in the labels.", ("plan_id", "status", "kind"))
     info.add_metric((plan.plan_id, plan.status.value, entry.kind.value), 1.0)
     yield info

@@ -1,10 +1,11 @@
-"""Planned changes of the fleet during a run: replicas that start and replicas that drain."""
+"""Planned changes during a run: replicas that start, replicas that drain, plans that take force."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from data.errors import SettingError
+from data.plan import PlanDocument
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +33,25 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """A replica gets no new work from ``at_s`` on, finishes what it has, and gives its GPUs back."""
+    """A replica gets no new work from ``at_s`` on, finishes what it has, and gives its GPUs back.
+
+    ``after`` are endpoints that replace it: while one of them waits for GPUs or loads, the drain does not begin.
+    """
 
     at_s: float
     endpoint: int
+    after: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        _check_moment(self.at_s)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanSwitch:
+    """A plan takes force: from ``at_s`` on its traffic shares hold. Replicas change by starts and drains."""
+
+    at_s: float
+    plan: PlanDocument
 
     def __post_init__(self) -> None:
         _check_moment(self.at_s)

@@ -28,7 +28,7 @@ def test_one_promise_too_large(two_sites: ProblemMaker) -> None:
     assert found is not None
     assert found.misses.replicas.tolist() == pytest.approx([3.0])
     assert found.blockers == (Blocker("gpus", 0),)
-    assert blocker_text(wide, found.blockers[0]) == "GPUs of east/H100 (4)"
+    assert blocker_text(wide, found.blockers[0]) == "H100 pool of east (4 GPUs)"
 
 
 def test_two_promises_that_fit_alone_but_not_together(two_sites: ProblemMaker) -> None:
