@@ -9,7 +9,12 @@ from dataclasses import dataclass, field, replace
 from data.errors import SettingError
 from router.policies.settings import Setting, settings_from
 from router.registry import policy_entry
+from router.sites.registry import MakeSiteRule, site_rule_factory
+from router.slomax.feedback_settings import FeedbackSettings
 from router.slomax.registry import MakeFlow, flow_factory
+
+FEEDBACK = "feedback"
+"""Stands behind a flow control that is corrected by what became of its requests."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +30,10 @@ class Arm:
         drift_guard: The prior answers for groups in which the latency model has drifted during the run.
         flow: Flow control in front of the policy; ``None`` = every request is sent on arrival.
         flow_settings: Its settings that differ from their defaults.
+        feedback: Settings, as far as they differ from their defaults, of the feedback in front of the flow
+            control; ``None`` = none.
+        sites: Rule that chooses the site before the policy chooses there; ``None`` = the policy sees all sites.
+        sites_settings: Its settings that differ from their defaults.
     """
 
     name: str
@@ -35,10 +44,17 @@ class Arm:
     drift_guard: bool = False
     flow: str | None = None
     flow_settings: Mapping[str, Setting] = field(default_factory=dict)
+    feedback: Mapping[str, Setting] | None = None
+    sites: str | None = None
+    sites_settings: Mapping[str, Setting] = field(default_factory=dict)
 
 
 def parse_arm(text: str, predictor_path: str | None = None, plan_path: str | None = None) -> Arm:
     """An arm from ``policy:key=value:key=value``, with ``+flow:key=value`` behind it for a flow control.
+
+    ``+feedback:key=value`` behind that puts the feedback in front of the flow control.
+
+    ``@rule:key=value`` at the end puts a choice of site between the flow control and the policy.
 
     The settings are optional; the name of the arm is the text itself.
 
@@ -46,11 +62,20 @@ def parse_arm(text: str, predictor_path: str | None = None, plan_path: str | Non
         SettingError: The policy, the flow control or a setting is unknown, or a value is out of its range.
     """
     name = text.strip()
-    first, *rest = re.split(r"\+(?=[a-z])", name)
-    if len(rest) > 1:
-        raise SettingError("more than one flow control", value=name, expected="policy or policy+flow")
+    chain, *rules = re.split(r"@(?=[a-z])", name)
+    if len(rules) > 1:
+        raise SettingError("more than one choice of site", value=name, expected="policy+flow@sites")
+    first, *rest = re.split(r"\+(?=[a-z])", chain)
     policy, *pairs = first.split(":")
     arm = Arm(name, policy, parse_settings(pairs), predictor_path, plan_path)
+    if rules:
+        sites, *site_pairs = rules[0].split(":")
+        arm = replace(arm, sites=sites, sites_settings=parse_settings(site_pairs))
+    if len(rest) == 2 and rest[1].partition(":")[0] == FEEDBACK:
+        arm = replace(arm, feedback=parse_settings(rest.pop().split(":")[1:]))
+    if len(rest) > 1:
+        expected = "policy, policy+flow or policy+flow+feedback"
+        raise SettingError("more than one flow control", value=name, expected=expected)
     if rest:
         flow, *flow_pairs = rest[0].split(":")
         arm = replace(arm, flow=flow, flow_settings=parse_settings(flow_pairs))
@@ -77,10 +102,11 @@ def parse_settings(pairs: Sequence[str]) -> dict[str, Setting]:
 
 
 def check_arm(arm: Arm) -> None:
-    """Raise ``SettingError`` unless the policy and the flow control exist and take the arm's settings."""
+    """Raise ``SettingError`` unless policy, flow control and site rule exist and take the arm's settings."""
     entry = policy_entry(arm.policy)
     settings_from(entry.settings, arm.settings, arm.policy)
     flow_of(arm)
+    sites_of(arm)
 
 
 def flow_of(arm: Arm) -> MakeFlow | None:
@@ -89,7 +115,19 @@ def flow_of(arm: Arm) -> MakeFlow | None:
     Raises:
         SettingError: It is unknown, or does not take the settings.
     """
-    return None if arm.flow is None else flow_factory(arm.flow, arm.flow_settings)
+    if arm.flow is None:
+        return None
+    feedback = None if arm.feedback is None else settings_from(FeedbackSettings, arm.feedback, FEEDBACK)
+    return flow_factory(arm.flow, arm.flow_settings, feedback)
+
+
+def sites_of(arm: Arm) -> MakeSiteRule | None:
+    """What makes the arm's rule of site choice; ``None`` = it has none.
+
+    Raises:
+        SettingError: It is unknown, or does not take the settings.
+    """
+    return None if arm.sites is None else site_rule_factory(arm.sites, arm.sites_settings)
 
 
 def _typed(text: str) -> Setting:

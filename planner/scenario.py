@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
@@ -11,17 +11,16 @@ from data.errors import InputError, SettingError
 from data.fleet.types import Fleet, Placed
 from data.outcome_sink import RecordSink
 from data.plan import PlanDocument
-from data.plan_io import read_plan
 from data.types import Request
 from models.base import LatencyPredictor
 from models.guarded import guarded_model
 from models.hardware import fleet_kinds
-from planner.arm import Arm, flow_of
+from planner.arm import Arm, flow_of, sites_of
+from planner.plan_execution import PlanExecution, plan_execution, read_plans, standing
 from planner.sim.result import RunResult
 from planner.sim.run import Progress, simulate
 from planner.sim.settings import SimSettings
 from planner.trace_source import Shaped, TraceFacts, trace_facts
-from router.build import endpoint_specs
 from router.endpoints import EndpointTable
 from router.policies.settings import Setting
 from router.registry import make_policy
@@ -56,7 +55,8 @@ class Scenario:
             InputError: The plan does not fit the fleet, or nothing is placed.
             ModelError: The latency model cannot be loaded.
         """
-        specs = endpoint_specs(self.fleet, load_catalog(), placement(self.fleet, arm.plan_path))
+        carried = carried_out(self.fleet, arm.plan_path)
+        specs = carried.specs
         table = EndpointTable(specs)
         predictor = load_predictor(arm.predictor_path)
         if arm.drift_guard and predictor is not None:
@@ -75,11 +75,17 @@ class Scenario:
             sink=sink,
             progress=progress,
             flow=flow_of(arm),
+            sites=sites_of(arm),
+            shares=carried.shares,
+            starts=carried.starts,
+            drains=carried.drains,
+            switches=carried.switches,
+            gpus=carried.gpus,
         )
 
     def check(self, arm: Arm) -> None:
         """Look at the arm's plan and latency model before any long work; raises what :meth:`run` would."""
-        placement(self.fleet, arm.plan_path)
+        carried_out(self.fleet, arm.plan_path)
         load_predictor(arm.predictor_path)
 
     def requests(self, seed: int) -> Iterator[Request]:
@@ -96,19 +102,23 @@ class Scenario:
         return replace(self, trace=replace(self.trace, speed=speed))
 
 
-def placement(fleet: Fleet, plan_path: str | None) -> Sequence[Placed]:
-    """The placement of a plan file, or the fleet's own.
+def carried_out(fleet: Fleet, plan_path: str | None) -> PlanExecution:
+    """What a run on a plan file, on a folder of plans one after the other, or on the fleet's placement is made of.
 
     Raises:
-        PlanFileError: The plan cannot be read.
-        InputError: It was made for another fleet, or nothing is placed.
+        PlanFileError: A plan cannot be read.
+        InputError: A plan was made for another fleet, or nothing is placed at first.
     """
-    placed = fleet.placement if plan_path is None else plan_placement(fleet, read_plan(Path(plan_path)), plan_path)
+    plans = [] if plan_path is None else read_plans(plan_path)
+    for timed in plans:
+        plan_placement(fleet, timed.plan, plan_path or "")
+    placed = plan_placement(fleet, plans[0].plan, plan_path or "") if plans else fleet.placement
     if not any(one.replicas for one in placed):
         raise InputError(
             "no replica is placed", source=plan_path or fleet.name, field="placement", expected="at least one"
         )
-    return placed
+    catalog = load_catalog()
+    return plan_execution(fleet, catalog, plans) if plans else standing(fleet, catalog, placed)
 
 
 def plan_placement(fleet: Fleet, plan: PlanDocument, source: str) -> tuple[Placed, ...]:
@@ -147,7 +157,9 @@ def sim_settings(values: Mapping[str, Setting], base: SimSettings | None = None)
     Raises:
         SettingError: An unknown name, a value of the wrong type or out of its range.
     """
-    known = sorted(one.name for one in fields(SimSettings) if one.name not in ("seed", "failures"))
+    known = sorted(
+        one.name for one in fields(SimSettings) if one.name not in ("seed", "failures", "site_failures")
+    )
     for name, value in values.items():
         if name not in known:
             raise SettingError(

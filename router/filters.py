@@ -1,7 +1,7 @@
 """Hard filters: which endpoints may serve a request at all, and why none may.
 
-The order is fixed: model, life cycle, health, permission and residency, context limit, KV room, load ceiling.
-First tries, retries and fallbacks pass the same function.
+The order is fixed: model, life cycle, health, permission and residency, links, context limit, KV room, load
+ceiling. First tries, retries and fallbacks pass the same function.
 """
 
 from __future__ import annotations
@@ -68,6 +68,8 @@ class FilterRules:
         self._models = {model.key for model in fleet.models}
         self._permitted: dict[tuple[str, str], Permitted] = {}
         self._version = table.version
+        self._cut: dict[str, frozenset[str]] = {}
+        self._linked: dict[str, BoolArray] = {}
         nothing = np.zeros(0, dtype=bool)
         _taking(nothing, nothing, nothing, nothing)  # compiles, which the first decision should not wait for
 
@@ -81,9 +83,7 @@ class FilterRules:
 
     def permitted(self, tenant: str, model: str) -> Permitted:
         """Endpoints of this model at sites that this tenant's permission and residency allow."""
-        if self._version != self._table.version:
-            self._permitted.clear()
-            self._version = self._table.version
+        self._renew()
         found = self._permitted.get((tenant, model))
         if found is None:
             found = self._compute(tenant, model)
@@ -91,6 +91,38 @@ class FilterRules:
                 # Names that callers make up are not remembered: the cache is bounded by the fleet file.
                 self._permitted[tenant, model] = found
         return found
+
+    def set_link(self, origin: str, site: str, up: bool) -> None:
+        """Say that the way from ``origin`` to ``site`` is cut, or that it is there again.
+
+        For those who know: an operator, a closed connection. What only experience tells is for a site rule.
+        """
+        cut = self._cut.get(origin, frozenset())
+        cut = cut - {site} if up else cut | {site}
+        if cut:
+            self._cut[origin] = cut
+        else:
+            self._cut.pop(origin, None)
+        self._linked.clear()
+
+    def linked(self, origin: str) -> BoolArray | None:
+        """Endpoints at sites that no cut separates from ``origin``; ``None`` = all, as nearly always."""
+        cut = self._cut.get(origin)
+        if cut is None:
+            return None
+        self._renew()
+        found = self._linked.get(origin)
+        if found is None:
+            found = np.array([spec.site not in cut for spec in self._table.specs], dtype=bool)
+            self._linked[origin] = found
+        return found
+
+    def _renew(self) -> None:
+        """Forget what was computed from the identity columns of a table that has changed."""
+        if self._version != self._table.version:
+            self._permitted.clear()
+            self._linked.clear()
+            self._version = self._table.version
 
     def serving(self, model: str) -> BoolArray:
         """Endpoints of this model, whoever asks."""
@@ -116,10 +148,12 @@ class FilterRules:
 
 def eligible(request: RouteRequest, table: EndpointTable, rules: FilterRules) -> IntArray:
     """Row numbers, ascending, of the endpoints that may serve the request; empty if none may."""
-    fixed = rules.permitted(request.tenant, request.model)
-    if _all_fit(request, fixed) and rules.settings.load_ceiling is None:
+    fixed, linked = rules.permitted(request.tenant, request.model), rules.linked(request.origin)
+    if linked is None and _all_fit(request, fixed) and rules.settings.load_ceiling is None:
         return _taking(fixed.mask, table.ready, table.healthy, table.draining)
     mask = fixed.mask & table.ready & table.healthy & ~table.draining
+    if linked is not None:
+        mask &= linked
     if request.input_tokens + request.output_budget > fixed.least_context_tokens:
         mask &= _fits_context(request, table)
     if request.input_tokens > fixed.least_kv_tokens:
@@ -166,6 +200,9 @@ def _stages(
     yield table.ready & ~table.draining, RefusalReason.NO_ENDPOINT
     yield table.healthy, RefusalReason.ALL_UNHEALTHY
     yield rules.permitted(request.tenant, request.model).mask, RefusalReason.NO_PERMITTED_SITE
+    linked = rules.linked(request.origin)
+    if linked is not None:
+        yield linked, RefusalReason.NO_ENDPOINT
     yield _fits_context(request, table), RefusalReason.CONTEXT_TOO_LONG
     yield _fits_kv(request, table), RefusalReason.CONTEXT_TOO_LONG
     if rules.settings.load_ceiling is not None:

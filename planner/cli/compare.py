@@ -11,7 +11,6 @@ import click
 
 from data.atomic_file import write_text_atomic
 from data.errors import SettingError
-from data.plan_io import read_plan
 from planner.arm import Arm, parse_arm
 from planner.attainment_level import find_load
 from planner.cli.command_line import command_line
@@ -23,6 +22,7 @@ from planner.cli.store_folder import store_folder
 from planner.compare import Comparison, check_comparison
 from planner.compare import compare as run_comparison
 from planner.load_level import LoadLevel, LoadSearch
+from planner.plan_execution import read_plans
 from planner.report.build import build_report, load_text
 from planner.report.html import write_report
 from planner.report.machine import comparison_values, to_json
@@ -56,8 +56,8 @@ RUNNING = "running"
     "--plan",
     "plans",
     multiple=True,
-    metavar="FILE",
-    help="Run every policy on this plan's placement; 'running' = the fleet's own. May be repeated.",
+    metavar="FILE|DIR",
+    help="Run every policy on this plan, or on a folder's in turn; 'running' = the fleet's own. May be repeated.",
 )
 @click.option("--attainment", type=float, help="Search the speed at which --at has this attainment (0 to 1).")
 @click.option("--at", "at", metavar="NAME", help="Policy for --attainment [the reference].")
@@ -97,7 +97,7 @@ def compare(
                 scenario,
                 facts,
                 result,
-                plan=None if shown is None else read_plan(Path(shown)),
+                plan=None if shown is None else read_plans(shown)[0].plan,
                 load=load,
                 command=command_line(),
                 made_at=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",

@@ -14,7 +14,7 @@ from data.fleet.reference import resolve_fleet
 from data.fleet.types import Fleet
 from data.traces.options import TraceOptions
 from planner.arm import parse_settings
-from planner.cli.specs import failure_event, length_classes, name_rule, synth_trace
+from planner.cli.specs import failure_event, length_classes, name_rule, site_failure, synth_trace
 from planner.scenario import Scenario, sim_settings
 from planner.sim.settings import SimSettings
 from planner.trace_source import FileTrace, Shaped, TraceSource
@@ -52,6 +52,10 @@ OPTIONS = (
         "--failure", multiple=True, metavar="KIND:ENDPOINT:AT:DURATION[:FACTOR]",
         help="Crash, slow or hang one endpoint (row number) at a moment, for so many seconds. May be repeated.",
     ),
+    click.option(
+        "--site-failure", "site_failure", multiple=True, metavar="KIND:SITE[/PEER]:AT:DURATION[:FACTOR]",
+        help="Lose or slow a site, or cut a link (link_cut:A/B:...), for so many seconds. May be repeated.",
+    ),
     click.option("--model-store", metavar="DIR", help="Latency models for policies that predict; else the prior."),
     click.option(
         "--drift-guard/--no-drift-guard", default=False, show_default=True,
@@ -84,6 +88,7 @@ class ScenarioChoice:
     speed: float
     sim: tuple[str, ...]
     failure: tuple[str, ...]
+    site_failure: tuple[str, ...] = ()
 
 
 def build_scenario(choice: ScenarioChoice) -> Scenario:
@@ -101,7 +106,10 @@ def build_scenario(choice: ScenarioChoice) -> Scenario:
     rules = tuple(name_rule(text) for text in choice.assign)
     classes = None if choice.class_by_length is None else length_classes(choice.class_by_length)
     values = parse_settings(choice.sim)
-    base = SimSettings(failures=tuple(failure_event(text) for text in choice.failure))
+    base = SimSettings(
+        failures=tuple(failure_event(text) for text in choice.failure),
+        site_failures=tuple(site_failure(text) for text in choice.site_failure),
+    )
     return Scenario(fleet, Shaped(source, choice.speed, rules, classes, choice.sample), sim_settings(values, base))
 
 

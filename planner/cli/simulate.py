@@ -16,7 +16,6 @@ import click
 from data.errors import InputError
 from data.log.settings import LogSettings
 from data.log.writer import LogWriter
-from data.plan_io import read_plan
 from planner.arm import Arm, check_arm, parse_arm, parse_settings
 from planner.cli.command_line import command_line
 from planner.cli.output_file import output_file
@@ -24,6 +23,7 @@ from planner.cli.run_progress import RunProgress
 from planner.cli.scenario_options import ScenarioChoice, build_scenario, scenario_options
 from planner.cli.store_folder import store_folder
 from planner.compare import ArmRuns, Comparison
+from planner.plan_execution import read_plans
 from planner.report.build import build_report
 from planner.report.html import write_report
 from planner.report.machine import run_values, to_json
@@ -38,10 +38,15 @@ from planner.trace_source import TraceFacts
 @click.command()
 @scenario_options
 @click.option(
-    "--policy", required=True, metavar="NAME[+FLOW]", help="Routing policy, and a flow control in front of it."
+    "--policy",
+    required=True,
+    metavar="NAME[+FLOW][@RULE]",
+    help="Routing policy, a flow control in front of it, a choice of site.",
 )
 @click.option("--set", "pairs", multiple=True, metavar="KEY=VALUE", help="Setting of the policy. May be repeated.")
-@click.option("--plan", metavar="FILE", help="Run on the placement of this plan instead of the fleet's own.")
+@click.option(
+    "--plan", metavar="FILE|DIR", help="Run on this plan's placement; a folder's plans are carried out in turn."
+)
 @click.option("--log", "log", metavar="DIR", help="Write decisions and outcomes to this new or empty folder.")
 def simulate(
     policy: str, pairs: tuple[str, ...], plan: str | None, log: str | None, seed: int, model_store: str | None,
@@ -63,7 +68,7 @@ def simulate(
     result = _run(scenario, arm, seed, facts, None if log is None else Path(log))
     comparison = Comparison((ArmRuns(arm, (result,)),), (seed,), arm.name)
     if report_path is not None:
-        planned = None if plan is None else read_plan(Path(plan))
+        planned = None if plan is None else read_plans(plan)[0].plan
         made_at = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
         title = f"{policy} on {scenario.fleet.name}"
         write_report(

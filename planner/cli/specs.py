@@ -14,12 +14,13 @@ from data.synth.profiles import PROFILES
 from data.traces.length_classes import LengthClasses
 from data.traces.transform import Assignment, Field
 from planner.fleet_streams import fleet_streams
-from planner.sim.settings import FailureEvent
+from planner.sim.settings import FailureEvent, SiteFailure
 from planner.trace_source import SynthTrace
 
 COLUMNS: dict[str, Field] = {"model": "model", "tenant": "tenant", "class": "workload_class", "origin": "origin"}
 """Columns that ``--assign`` fills, by the name they have there."""
 Kind = Literal["crash", "slow", "hang"]
+SiteKind = Literal["loss", "slow", "link_cut"]
 
 
 def synth_trace(fleet: Fleet, specs: Sequence[str]) -> SynthTrace:
@@ -60,6 +61,31 @@ def failure_event(text: str) -> FailureEvent:
     if not 1e-3 <= times <= 1e3:
         raise SettingError("factor out of range", field="--failure", value=factor[0], expected="0.001 to 1000")
     return FailureEvent(event.at_s, event.endpoint, event.kind, event.duration_s, times)
+
+
+def site_failure(text: str) -> SiteFailure:
+    """A failure of a site from ``KIND:SITE:AT:DURATION[:FACTOR]``, of a link with ``SITE/PEER``; times in seconds.
+
+    Raises:
+        SettingError: The text is malformed or a value is out of its range.
+    """
+    form = "KIND:SITE[/PEER]:AT:DURATION[:FACTOR]"
+    kind, where, at, duration, *factor = _parts("--site-failure", text, 4, 5, form)
+    if kind not in get_args(SiteKind):
+        raise SettingError(
+            "unknown failure", field="--site-failure", value=kind, expected="loss, slow or link_cut"
+        )
+    site, slash, peer = where.partition("/")
+    if (kind == "link_cut") != bool(slash) or not site or site == peer or (slash and not peer):
+        expected = "two sites such as A/B" if kind == "link_cut" else "a site"
+        raise SettingError("not a place", field="--site-failure", value=where, expected=expected)
+    times = _number("--site-failure", factor[0]) if factor else 2.0
+    if not 1e-3 <= times <= 1e3:
+        raise SettingError(
+            "factor out of range", field="--site-failure", value=factor[0], expected="0.001 to 1000"
+        )
+    moment, seconds = _number("--site-failure", at), _above_zero("--site-failure", duration)
+    return SiteFailure(moment, site, cast(SiteKind, kind), seconds, times, peer)
 
 
 def name_rule(text: str) -> Assignment:

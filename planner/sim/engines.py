@@ -90,6 +90,12 @@ class Engines:
         self.touch(endpoint)
         return progress
 
+    def stop(self, flight: Flight, now_s: float) -> tuple[int, int] | None:
+        """Drop what a flight has in an engine, see ``cancel``; ``None`` = it is in none."""
+        if not flight.active or flight.sequence is None:
+            return None
+        return self.cancel(flight.endpoint, flight.sequence, now_s)
+
     def lose(self, endpoint: int, now_s: float) -> list[EngineSequence]:
         """An engine stops without warning or is taken away: its work and cache are gone; gives the work."""
         lost = self.replicas[endpoint].crash(now_s)

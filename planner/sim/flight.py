@@ -51,6 +51,7 @@ class Flight:
         attempt: Counts from 0.
         active: The attempt was dispatched and has not ended.
         waiting: It stands in a queue of the flow control.
+        broken: Its connection is dead, which is noticed in a while: nothing that comes back arrives.
         decided_s: When it was dispatched.
         delivered_s: When the engine got it; NaN before.
         engine_first_s: When the engine made its first token; NaN before.
@@ -68,6 +69,7 @@ class Flight:
     attempt: int = 0
     active: bool = False
     waiting: bool = False
+    broken: bool = False
     endpoint: int = -1
     lease: int = -1
     route: RouteRequest | None = None
@@ -76,3 +78,9 @@ class Flight:
     delivered_s: float = math.nan
     engine_first_s: float = math.nan
     first_s: float = math.nan
+
+    def begin(self, now_s: float) -> None:
+        """A further attempt is decided on now."""
+        self.decided_s = now_s
+        self.first_s = self.delivered_s = self.engine_first_s = math.nan
+        self.endpoint, self.sequence, self.broken = -1, None, False

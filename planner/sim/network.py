@@ -11,10 +11,8 @@ from data.errors import TraceError
 from data.fleet.types import Fleet
 from data.types import FloatArray
 from router.endpoints import EndpointSpec
+from router.sites.paths import UNLINKED, SitePaths
 from router.types import BoolArray
-
-BYTES_PER_TOKEN = 4.0
-"""What one prompt token weighs on the wire: about four characters of text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,16 +23,22 @@ class Paths:
     bandwidth`` after the decision, and everything that comes back is ``rtt/2`` under way.
 
     Attributes:
+        origin: Name of that site.
         rtt_s: Shape (endpoints,); infinite where there is no link.
         half_rtt_s: Half of it, as plain numbers.
         s_per_token: Transfer time of one prompt token.
         reachable: ``None`` = all endpoints are.
     """
 
+    origin: str
     rtt_s: FloatArray
     half_rtt_s: tuple[float, ...]
     s_per_token: tuple[float, ...]
     reachable: BoolArray | None
+
+    def sent_after_s(self, endpoint: int, tokens: int) -> float:
+        """How long a prompt is under way to an endpoint."""
+        return self.half_rtt_s[endpoint] + self.s_per_token[endpoint] * tokens
 
 
 class Network:
@@ -46,11 +50,11 @@ class Network:
     """
 
     def __init__(self, fleet: Fleet, specs: Sequence[EndpointSpec]) -> None:
-        self._fleet = fleet
+        self._names = [site.name for site in fleet.sites]
         self._sites = [spec.site for spec in specs]
+        self._links = SitePaths(fleet)
         self._paths: dict[str, Paths] = {}
-        entries = [site.name for site in fleet.sites if site.role == "entry"]
-        self.default_origin = (entries or [site.name for site in fleet.sites])[0]
+        self.default_origin = self._links.default_origin
         """Origin of requests that name none: the first entry site, or else the first site."""
 
     def paths(self, origin: str) -> Paths:
@@ -65,17 +69,16 @@ class Network:
         return found
 
     def _compute(self, origin: str) -> Paths:
-        names = [site.name for site in self._fleet.sites]
-        if origin not in names:
-            raise TraceError("unknown site", field="origin", value=origin, expected=", ".join(names))
-        links = {site: self._fleet.link(origin, site) for site in set(self._sites)}
-        rtt, per_token = [], []
-        for site in self._sites:
-            link = links[site]
-            rtt.append(float("inf") if link is None else link.rtt_s)
-            per_token.append(0.0 if link is None else BYTES_PER_TOKEN / (link.bandwidth_gbps * 1e9 / 8))
-        rtt_s = np.array(rtt)
+        if origin not in self._names:
+            raise TraceError("unknown site", field="origin", value=origin, expected=", ".join(self._names))
+        links = self._links.to(origin)
+        facts = [links.get(site, UNLINKED) for site in self._sites]
+        rtt_s = np.array([one.rtt_s for one in facts])
         reachable = np.isfinite(rtt_s)
         return Paths(
-            rtt_s, tuple(value / 2 for value in rtt), tuple(per_token), None if reachable.all() else reachable
+            origin,
+            rtt_s,
+            tuple(one.rtt_s / 2 for one in facts),
+            tuple(one.transfer_s_per_token for one in facts),
+            None if reachable.all() else reachable,
         )

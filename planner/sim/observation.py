@@ -47,7 +47,7 @@ class Truth:
         return share
 
 
-Sample = tuple[float, FloatArray, FloatArray, FloatArray, BoolArray, IntArray]
+Sample = tuple[float, FloatArray, FloatArray, FloatArray, BoolArray, IntArray, BoolArray | None]
 Event = tuple[float, int, Notices | None]
 """When it becomes visible, the endpoint, what changed; ``None`` = the cache was lost."""
 
@@ -84,6 +84,8 @@ class Observer:
         self._rows = np.arange(len(table))
         self._seen_incarnation = truth.incarnation.copy()
         self._scrapes = 0
+        self._silent: BoolArray | None = None
+        self._held: list[tuple[int, Notices | None]] = []
         self.next_s = 0.0
         """When the engines are sampled next: a multiple of the period."""
 
@@ -107,13 +109,24 @@ class Observer:
                 truth.kv_use(now_s),
                 truth.ready.copy(),
                 truth.incarnation.copy(),
+                self._silent,
             )
         )
         self._scrapes += 1
         self.next_s = self._scrapes * self._settings.scrape_period_s
 
+    def silence(self, silent: BoolArray | None, now_s: float) -> None:
+        """From now on nothing comes from these endpoints; events held back before are sent again."""
+        self._silent = silent
+        held, self._held = self._held, []
+        for endpoint, notices in held:
+            self.kv_changed(endpoint, notices, now_s)
+
     def kv_changed(self, endpoint: int, notices: Notices | None, now_s: float) -> None:
         """Engine ``endpoint`` publishes what it stored and evicted (``None`` = it lost everything) now."""
+        if self._silent is not None and self._silent[endpoint]:
+            self._held.append((endpoint, notices))
+            return
         self._events.append((now_s + self._settings.kv_event_lag_s, endpoint, notices))
 
     def refresh(self, now_s: float) -> None:
@@ -137,16 +150,21 @@ class Observer:
                 index.removed(endpoint, removed)
 
     def _report(self, sample: Sample) -> None:
-        sampled_at_s, running, waiting, kv_use, ready, incarnation = sample
+        sampled_at_s, running, waiting, kv_use, ready, incarnation, silent = sample
         table, seen, rows = self._table, self._seen_incarnation, self._rows
+        told = ready
+        if silent is not None:
+            # Of those nothing new is known: they stand as they did.
+            incarnation, told = np.where(silent, seen, incarnation), ready & ~silent
+            ready = np.where(silent, table.ready, ready)
         if not np.array_equal(incarnation, seen):
             for endpoint in np.flatnonzero(incarnation > seen).tolist():
                 self.reset(endpoint, int(incarnation[endpoint]))
             # A sample from before an endpoint left says nothing about what stands there now.
-            ready = ready & (incarnation >= seen)
+            ready, told = ready & (incarnation >= seen), told & (incarnation >= seen)
         table.ready[:] = ready
-        if not ready.all():
-            rows = np.flatnonzero(ready)
+        if not told.all():
+            rows = np.flatnonzero(told)
             running, waiting, kv_use = running[rows], waiting[rows], kv_use[rows]
         apply_reports(table, self._book, rows, sampled_at_s, running, waiting, kv_use)
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from data.fleet.types import Fleet
+from data.plan import TrafficShare
 from data.types import IntArray, Outcome, RefusalReason, Status
 from models.output_length import LengthQuery, OutputLengthPredictor
 from planner.sim.flight import Flight
@@ -15,7 +16,13 @@ from router.endpoints import EndpointSpec, EndpointTable
 from router.filters import FilterRules
 from router.leases import LeaseBook
 from router.prefix import EventPrefixIndex
+from router.sites.base import SiteContext
+from router.sites.stage import SiteStage
+from router.sites.types import SiteRule
 from router.types import FleetView, Policy, RouteRequest
+
+SiteRuleFactory = Callable[[SiteContext], SiteRule]
+"""Makes the rule of site choice of one run."""
 
 
 class RouterSide:
@@ -30,6 +37,8 @@ class RouterSide:
         truth: What the observer samples.
         lengths: Predicts the output of each request and learns from those that complete; ``None`` = the mean of
             its class. It bears on all that ``expected_output_tokens`` does: score, worth and charged tokens.
+        sites: Makes the rule that chooses the site first; ``None`` = the policy sees all sites at once.
+        shares: Traffic shares of the plan that the rule follows.
     """
 
     def __init__(
@@ -41,13 +50,19 @@ class RouterSide:
         table: EndpointTable,
         truth: Truth,
         lengths: OutputLengthPredictor | None = None,
+        sites: SiteRuleFactory | None = None,
+        shares: Sequence[TrafficShare] = (),
     ) -> None:
         self.policy = policy
         self.table = table
         self.book = LeaseBook(table)
         self.index = EventPrefixIndex(len(specs))
         self.rules = FilterRules(fleet, table)
-        self.core = RouterCore(table, self.index, self.rules, policy, self.book)
+        self.sites: SiteStage | None = None
+        if sites is not None:
+            self.sites = SiteStage(sites(SiteContext(fleet, settings.seed)), fleet, table, self.rules)
+            self.sites.plan_changed(shares)
+        self.core = RouterCore(table, self.index, self.rules, policy, self.book, self.sites)
         self.observer = Observer(settings, truth, table, self.book, self.index, policy.endpoint_reset)
         self._lengths = lengths
         self._asked_s = 0.0
@@ -62,7 +77,7 @@ class RouterSide:
             model=flight.model,
             tenant=flight.tenant,
             workload_class=kind.name,
-            origin=asked.origin,
+            origin=flight.paths.origin,
             input_tokens=asked.input_tokens,
             output_budget=asked.output_budget,
             expected_output_tokens=self._expected_tokens(flight),
@@ -100,6 +115,14 @@ class RouterSide:
         self.core.finished(flight.route, flight.lease, outcome)
         if self._lengths is not None and outcome.status is Status.COMPLETED:
             self._lengths.observe(self._length_query(flight), outcome.output_tokens)
+
+    def site_figures(self) -> dict[str, float]:
+        """Requests sent to each site, and those sent away from home; empty without a choice of site."""
+        if self.sites is None:
+            return {}
+        counts = self.sites.counts
+        sent = {f"sent_to_{site}": float(n) for site, n in sorted(counts.chosen.items())}
+        return {**sent, "sent_away": float(sum(counts.away.values()))}
 
     def left(self, now_s: float, endpoint: int) -> None:
         """A drained endpoint has gone; the router did it itself, so it knows at once."""

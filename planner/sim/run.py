@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -13,20 +13,23 @@ import numpy as np
 from data.errors import SettingError
 from data.fleet.types import Fleet
 from data.outcome_sink import RecordSink
+from data.plan import PlanDocument, TrafficShare
 from data.types import FloatArray, Request
 from models.output_length import OutputLengthPredictor
 from planner.sim.accounts import Accounts
 from planner.sim.arrivals import Arrivals
-from planner.sim.changes import Drain, Start
+from planner.sim.changes import Drain, PlanSwitch, Start
 from planner.sim.clients import Clients
 from planner.sim.engines import Engines
 from planner.sim.events import EventQueue
+from planner.sim.gpu_ledger import PoolKey
 from planner.sim.lifecycle import Lifecycle
+from planner.sim.links import Links
 from planner.sim.meter import Meter
 from planner.sim.network import Network
 from planner.sim.result import RunResult
-from planner.sim.router_side import RouterSide
-from planner.sim.settings import SimSettings
+from planner.sim.router_side import RouterSide, SiteRuleFactory
+from planner.sim.settings import SimSettings, endpoint_failures
 from planner.sim.simulation import Simulation
 from planner.sim.timeline import TimelineMeter
 from planner.sim.waiting_room import FlowFactory, WaitingRoom
@@ -35,6 +38,8 @@ from router.types import Policy
 
 Progress = Callable[[float], None]
 """Told the simulated clock at each point of the timeline."""
+OnPlan = Callable[[PlanDocument, float], None]
+"""Told of each plan that takes force, and when."""
 
 
 def simulate(
@@ -51,6 +56,11 @@ def simulate(
     drains: Sequence[Drain] = (),
     flow: FlowFactory | None = None,
     lengths: OutputLengthPredictor | None = None,
+    sites: SiteRuleFactory | None = None,
+    shares: Sequence[TrafficShare] = (),
+    switches: Sequence[PlanSwitch] = (),
+    on_plan: OnPlan | None = None,
+    gpus: Mapping[PoolKey, int] | None = None,
 ) -> RunResult:
     """Run a trace through a fleet.
 
@@ -70,6 +80,11 @@ def simulate(
         drains: Replicas that drain during the run.
         flow: Makes the flow control that holds requests back; ``None`` = each is sent on arrival.
         lengths: Predicts output lengths for the router and learns them; ``None`` = the means of the classes.
+        sites: Makes the rule that chooses the site first; ``None`` = the policy sees all sites at once.
+        shares: Traffic shares of the plan that the rule follows.
+        switches: Plans that take force during the run; the rule of site choice follows their shares.
+        on_plan: Told of each of them.
+        gpus: GPUs of each (site, GPU type); a start waits until enough are free. ``None`` = no limit.
 
     Raises:
         SettingError: A setting, a failure or a change does not fit the endpoints.
@@ -80,8 +95,9 @@ def simulate(
         raise SettingError(
             "table and endpoints differ", field="specs", value=len(specs), expected=f"{len(table)}, above 0"
         )
-    run = Run(fleet, specs, requests, policy, settings, table, sink, flow, lengths)
+    run = Run(fleet, specs, requests, policy, settings, table, sink, flow, lengths, sites, shares, gpus)
     run.begin(starts, drains)
+    run.follow(switches, on_plan)
     with fewer_collections():
         run.loop(progress)
     return run.result(time.perf_counter() - began)
@@ -116,6 +132,9 @@ class Run:
         sink: RecordSink | None,
         flow: FlowFactory | None = None,
         lengths: OutputLengthPredictor | None = None,
+        sites: SiteRuleFactory | None = None,
+        shares: Sequence[TrafficShare] = (),
+        gpus: Mapping[PoolKey, int] | None = None,
     ) -> None:
         self.settings = settings
         self.fleet = fleet
@@ -128,10 +147,16 @@ class Run:
         self._site_of = np.array([self.sites.index(spec.site) for spec in specs])
         self.timeline = TimelineMeter(self.start_s, settings.timeline_s, self.sites)
         self.engines = Engines(fleet, specs, settings, self.events)
-        self.lifecycle = Lifecycle(self.engines, specs, self.events, table.draining)
-        self.router = RouterSide(fleet, specs, policy, settings, table, self.engines.truth, lengths)
+        self.lifecycle = Lifecycle(self.engines, specs, self.events, table.draining, gpus)
+        truth = self.engines.truth
+        self.router = RouterSide(fleet, specs, policy, settings, table, truth, lengths, sites, shares)
         accounts = Accounts(self.meter, self.timeline, sink)
         network, clients = Network(fleet, specs), Clients(settings)
+        self.links = Links(fleet, [spec.site for spec in specs], self.events)
+        # The router stands at the entry: what it is told comes over the entry's own links.
+        self.links.on_changed = lambda now_s: self.router.observer.silence(
+            self.links.silent(network.default_origin), now_s
+        )
         self.room: WaitingRoom | None = None
         if flow is not None:
             self.room = WaitingRoom(flow, fleet, self.router, network, self.events, settings.seed, self.start_s)
@@ -145,14 +170,30 @@ class Run:
             clients,
             self.events,
             accounts,
+            self.links,
             self.room,
         )
 
     def begin(self, starts: Sequence[Start], drains: Sequence[Drain]) -> None:
         """Put planned changes and failures into the queue, and show the router what stands at the start."""
-        self.lifecycle.begin(self.start_s, starts, drains, self.settings.failures)
+        settings = self.settings
+        of_sites = endpoint_failures(settings.site_failures, self.links.sites)
+        self.lifecycle.begin(self.start_s, starts, drains, settings.failures + of_sites)
+        self.links.begin(self.start_s, settings.site_failures)
         self.router.table.ready[:] = self.engines.truth.ready
         self.router.observer.begin(self.start_s)
+
+    def follow(self, switches: Sequence[PlanSwitch], on_plan: OnPlan | None = None) -> None:
+        """Let each plan take force at its moment: one event a plan, no work for a request."""
+
+        def switch(now_s: float, plan: PlanDocument) -> None:
+            if self.router.sites is not None:
+                self.router.sites.plan_changed(plan.shares)
+            if on_plan is not None:
+                on_plan(plan, now_s)
+
+        for one in switches:
+            self.events.push(max(one.at_s, self.start_s), switch, one.plan)
 
     def loop(self, progress: Progress | None) -> None:
         """Run until nothing is left to do, or to the time limit."""
@@ -206,6 +247,7 @@ class Run:
                 "late_turns": float(arrivals.late_turns),
                 "orphan_turns": float(arrivals.orphan_turns),
                 "turns_after_failure": float(arrivals.turns_after_failure),
+                **self.router.site_figures(),
             },
             by_tier={name: group.result(duration_s) for name, group in sorted(meter.by_tier.items())},
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -40,6 +41,46 @@ class FailureEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class SiteFailure:
+    """Something that goes wrong with a whole site, or with the link between two, at a moment.
+
+    Attributes:
+        at_s: When, seconds on the trace's clock; a moment before the first arrival counts as that.
+        site: Name of the site.
+        kind: ``loss`` (every engine crashes and restarts after ``duration_s``), ``slow`` (steps of every engine
+            take ``factor`` times as long), ``link_cut`` (nothing passes between ``site`` and ``peer``, load
+            reports included; nobody is told).
+        duration_s: How long it lasts.
+        factor: Of ``slow``.
+        peer: Other end of a cut link.
+        notice_s: A sender notices a dead connection after so long.
+    """
+
+    at_s: float
+    site: str
+    kind: Literal["loss", "slow", "link_cut"]
+    duration_s: float
+    factor: float = 2.0
+    peer: str = ""
+    notice_s: float = 2.0
+
+    def __post_init__(self) -> None:
+        checks = (
+            ("at_s", self.at_s >= 0, "0 or more"),
+            ("kind", self.kind in ("loss", "slow", "link_cut"), "loss, slow or link_cut"),
+            ("duration_s", self.duration_s >= 0, "0 or more"),
+            ("factor", self.factor > 0, "above 0"),
+            ("peer", (self.kind == "link_cut") == bool(self.peer), "another site for link_cut, else nothing"),
+            ("peer", self.peer != self.site, "another site"),
+            ("notice_s", 0 <= self.notice_s < math.inf, "0 or more"),
+        )
+        for name, ok, expected in checks:
+            if not ok:
+                value = getattr(self, name)
+                raise SettingError("failure out of range", field=name, value=value, expected=expected)
+
+
+@dataclass(frozen=True, slots=True)
 class SimSettings:
     """Settings of one run; every random draw comes from ``seed``.
 
@@ -52,7 +93,8 @@ class SimSettings:
         cancel_share: Share of requests whose client cancels at a random moment (0 to 1).
         retries: Attempts after a failure or refusal (>= 0); a cancel is never retried.
         retry_backoff_s: Wait before attempt k is ``retry_backoff_s * 2**(k-1)``.
-        failures: What breaks, and when.
+        failures: Which endpoints break, and when.
+        site_failures: Which sites and links do.
         time_limit_s: The run ends at this moment of the trace's clock; what still runs counts as running.
             ``None`` = drain.
         timeline_s: Initial width of one point of the timeline; it doubles when a run outgrows 512 points.
@@ -68,6 +110,7 @@ class SimSettings:
     retries: int = 0
     retry_backoff_s: float = 0.5
     failures: tuple[FailureEvent, ...] = ()
+    site_failures: tuple[SiteFailure, ...] = ()
     time_limit_s: float | None = None
     timeline_s: float = 5.0
 
@@ -93,3 +136,26 @@ class SimSettings:
                 raise SettingError(
                     "setting out of range", field=name, value=getattr(self, name), expected=expected
                 )
+
+
+def endpoint_failures(failures: tuple[SiteFailure, ...], sites: Sequence[str]) -> tuple[FailureEvent, ...]:
+    """What the failures of whole sites mean for their endpoints; cut links break no engine.
+
+    Args:
+        failures: Of sites and links.
+        sites: Site of each endpoint.
+
+    Raises:
+        SettingError: A site has no endpoint.
+    """
+    kinds: dict[str, Literal["crash", "slow", "hang"]] = {"loss": "crash", "slow": "slow"}
+    found = []
+    for one in failures:
+        if one.kind == "link_cut":
+            continue
+        rows = [row for row, site in enumerate(sites) if site == one.site]
+        if not rows:
+            expected = "one of " + ", ".join(sorted(set(sites)))
+            raise SettingError("no endpoint at this site", field="site", value=one.site, expected=expected)
+        found += [FailureEvent(one.at_s, row, kinds[one.kind], one.duration_s, one.factor) for row in rows]
+    return tuple(found)

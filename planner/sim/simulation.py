@@ -10,10 +10,12 @@ from data.types import IntArray, RefusalReason, Request, Slo, Status
 from planner.sim.accounts import Accounts, outcome_of
 from planner.sim.arrivals import Arrivals
 from planner.sim.clients import Clients, Deadlines
+from planner.sim.end_reasons import CLIENT_CANCELLED, CRASHED, LINK_CUT, NOT_CONNECTED, TIMED_OUT
 from planner.sim.engines import Engines
 from planner.sim.events import EventQueue
 from planner.sim.flight import ClassState, Flight
 from planner.sim.lifecycle import Lifecycle
+from planner.sim.links import Links
 from planner.sim.network import Network
 from planner.sim.permissions import Permissions
 from planner.sim.router_side import RouterSide
@@ -26,10 +28,6 @@ from router.types import FleetView, RouteRequest
 
 UNKNOWN = "(unknown)"
 """Group of requests whose class or tenant the fleet file does not name."""
-CRASHED = "crashed"
-NOT_CONNECTED = "not_connected"
-TIMED_OUT = "client_timeout"
-CLIENT_CANCELLED = "client_cancelled"
 
 
 class Simulation:
@@ -45,6 +43,7 @@ class Simulation:
         clients: Time-outs, cancels, retries.
         events: The event queue that all parts share.
         accounts: Counts and records.
+        links: Cut links.
         room: Where requests wait for their dispatch; ``None`` = every request is sent on arrival.
     """
 
@@ -59,6 +58,7 @@ class Simulation:
         clients: Clients,
         events: EventQueue,
         accounts: Accounts,
+        links: Links,
         room: WaitingRoom | None = None,
     ) -> None:
         self._arrivals = arrivals
@@ -91,6 +91,7 @@ class Simulation:
         engines.on_kv = router.observer.kv_changed
         lifecycle.on_lost = self._on_lost
         lifecycle.on_left = router.left
+        self._links, links.on_broken = links, self._on_broken
 
     def offer(self, request: Request, now_s: float) -> None:
         """A request arrives for the first time. An empty name stands for the fleet's first of its kind."""
@@ -121,9 +122,7 @@ class Simulation:
         router = self._router
         route = router.request(flight)
         view = router.view(flight, now_s)
-        flight.decided_s = now_s
-        flight.first_s = flight.delivered_s = flight.engine_first_s = math.nan
-        flight.endpoint, flight.sequence = -1, None
+        flight.begin(now_s)
         if flight.state is self._unknown_class:
             decision: Decision | RefusalReason = RefusalReason.UNKNOWN_CLASS
         elif self._room is not None:
@@ -165,16 +164,16 @@ class Simulation:
         flight.lease = router.dispatch(route, decision)
         if self._room is not None:
             self._room.sent(flight, now_s)
-        self._count_dispatch(flight)
-        paths = flight.paths
-        delay_s = paths.half_rtt_s[endpoint] + paths.s_per_token[endpoint] * route.input_tokens
+        self._count_dispatch(now_s, flight)
+        delay_s = flight.paths.sent_after_s(endpoint, route.input_tokens)
         if delay_s > 0.0:
             self._events.push(now_s + delay_s, self._deliver, (flight, flight.attempt))
         else:
             self._deliver(now_s, (flight, flight.attempt))
 
-    def _count_dispatch(self, flight: Flight) -> None:
+    def _count_dispatch(self, now_s: float, flight: Flight) -> None:
         endpoint = flight.endpoint
+        self._links.sent(flight, now_s)
         self.endpoint_requests[endpoint] += 1
         self._lifecycle.in_flight[endpoint] += 1
         if not self._permissions.may_run(flight.tenant, flight.model, endpoint):
@@ -183,7 +182,7 @@ class Simulation:
     def _deliver(self, now_s: float, argument: tuple[Flight, int]) -> None:
         """The prompt reaches the engine."""
         flight, attempt = argument
-        if not flight.active or flight.attempt != attempt:
+        if not flight.active or flight.attempt != attempt or flight.broken:
             return
         endpoint, request = flight.endpoint, flight.request
         if not self._lifecycle.up(endpoint):
@@ -217,7 +216,7 @@ class Simulation:
 
     def _on_first(self, now_s: float, argument: tuple[Flight, int, None]) -> None:
         flight, attempt, _ = argument
-        if flight.active and flight.attempt == attempt:
+        if flight.active and flight.attempt == attempt and not flight.broken:
             flight.first_s = now_s
             self._router.first_token(flight, now_s)
             if self._room is not None:
@@ -225,13 +224,17 @@ class Simulation:
 
     def _on_completed(self, now_s: float, argument: tuple[Flight, int, float]) -> None:
         flight, attempt, engine_end_s = argument
-        if flight.active and flight.attempt == attempt:
+        if flight.active and flight.attempt == attempt and not flight.broken:
             self._ended(now_s, flight, Status.COMPLETED, "", engine_end_s=engine_end_s)
 
     def _on_refused(self, now_s: float, argument: tuple[Flight, int, tuple[Status, str]]) -> None:
         flight, attempt, (status, reason) = argument
-        if flight.active and flight.attempt == attempt:
+        if flight.active and flight.attempt == attempt and not flight.broken:
             self._ended(now_s, flight, status, reason)
+
+    def _on_broken(self, now_s: float, flight: Flight) -> None:
+        """The connection of the flight's attempt is found dead; both ends let go of it."""
+        self._ended(now_s, flight, Status.FAILED, LINK_CUT, progress=self._engines.stop(flight, now_s))
 
     def _on_timeout(self, now_s: float, flight: Flight) -> None:
         if math.isnan(flight.first_s):
@@ -242,12 +245,8 @@ class Simulation:
             self._cancel(now_s, flight, CLIENT_CANCELLED)
 
     def _cancel(self, now_s: float, flight: Flight, reason: str) -> None:
-        sequence, endpoint = flight.sequence, flight.endpoint
-        progress = None
-        if flight.active and sequence is not None:
-            # The engine hears of it at once; half a round trip more or less changes nothing that is counted.
-            progress = self._engines.cancel(endpoint, sequence, now_s)
-        self._ended(now_s, flight, Status.CANCELLED, reason, progress=progress)
+        # The engine hears of it at once; half a round trip more or less changes nothing that is counted.
+        self._ended(now_s, flight, Status.CANCELLED, reason, progress=self._engines.stop(flight, now_s))
 
     def _ended(
         self,
@@ -272,6 +271,7 @@ class Simulation:
             # The sequence points back at the flight: without this only the garbage collector could free them.
             flight.sequence = None
             router.finished(flight, outcome)
+            self._links.ended(flight)
             self._lifecycle.flight_ended(flight.endpoint, now_s)
             if self._room is not None:
                 self._room.finished(flight, outcome)

@@ -132,13 +132,15 @@ class World:
         sites: Sequence[str] = ("B", "B"),
         policy: Spy | None = None,
         kv_tokens: int = 16_000,
+        site_rule: Any = None,
         **more: Any,
     ) -> Ran:
         specs = [self.spec(row, site, kv_tokens) for row, site in enumerate(sites)]
         table = EndpointTable(specs)
         spy, sink = policy or Spy(), Sink()
         quiet = settings or SimSettings(step_noise=0.0)
-        result = simulate(self.fleet(), specs, requests, spy, quiet, table=table, sink=sink, **more)
+        more = {"table": table, "sink": sink, "sites": site_rule, **more}
+        result = simulate(self.fleet(), specs, requests, spy, quiet, **more)
         return Ran(result, spy, sink, table)
 
 

@@ -21,6 +21,7 @@ from planner.sim.waiting_room import FlowFactory
 from router.endpoints import EndpointSpec, EndpointTable
 from router.goodput import GoodputBook
 from router.registry import make_policy
+from router.slomax.feedback_settings import FeedbackSettings
 from router.slomax.registry import FLOWS, flow_factory
 
 TIMES = ServiceTimes(0.003, 0.0003, 2e-8, 0.011, 0.0004, 3e-7, 0.001)
@@ -183,11 +184,20 @@ def test_an_arm_names_its_flow_control_and_its_settings() -> None:
     )  # fmt: skip
     assert flow_of(arm) is not None
     assert flow_of(parse_arm("tokenpilot:harm_price=1e+0")) is None
+    fed = flow_of(parse_arm("least_request+slomax:backlog_s=0.2+feedback:step_s=2.0"))
+    assert fed is not None
+    assert fed.feedback == FeedbackSettings(step_s=2.0)
+    plain = flow_of(arm)
+    assert plain is not None
+    assert plain.feedback is None
     for wrong in (
         "least_request+nothing",
         "least_request+slomax:speed=1",
         "a+slomax",
         "least_request+slomax+slomax",
+        "least_request+feedback",
+        "least_request+slomax+feedback:speed=1",
+        "least_request+slomax+feedback+feedback",
     ):
         with pytest.raises(SettingError):
             parse_arm(wrong)

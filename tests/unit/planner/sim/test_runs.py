@@ -16,9 +16,9 @@ from data.log.schema import DECISIONS, OUTCOMES
 from data.types import RefusalReason, Request, Slo, Status
 from models.signals import SignalSettings, observe
 from planner.sim.changes import Drain, Start
+from planner.sim.end_reasons import CLIENT_CANCELLED, CRASHED, NOT_CONNECTED, TIMED_OUT
 from planner.sim.run import simulate
 from planner.sim.settings import FailureEvent, SimSettings
-from planner.sim.simulation import CLIENT_CANCELLED, CRASHED, NOT_CONNECTED, TIMED_OUT
 from router.endpoints import EndpointTable
 from router.types import RouteRequest
 

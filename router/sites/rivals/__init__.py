@@ -1,0 +1,1 @@
+"""Rules that choose a site otherwise, to be compared with."""
