@@ -44,6 +44,7 @@ def decision_row(
         "model": request.model,
         "tenant": request.tenant,
         "workload_class": request.workload_class,
+        "origin": request.origin or None,
         "input_tokens": request.input_tokens,
         "output_budget": request.output_budget,
         "expected_output_tokens": request.expected_output_tokens,

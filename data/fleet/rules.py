@@ -103,6 +103,7 @@ FLEET_BOOK = RuleBook(
             "metrics_path": Rule(pattern=PATH_PATTERN, text=PATH_TEXT),
             "kv_events": Rule(pattern=ZMQ_PATTERN, text=ZMQ_TEXT),
             "kv_replay": Rule(pattern=ZMQ_PATTERN, text=ZMQ_TEXT),
+            "served_model": Rule(pattern=r"\S+", text="a name without spaces"),
         },
     },
 )

@@ -212,6 +212,8 @@ class Endpoint:
     """ZeroMQ address where it publishes KV events; ``None`` = none, the router guesses what it caches."""
     kv_replay: str | None = None
     """ZeroMQ address where missed KV events can be asked for; ``None`` = none."""
+    served_model: str | None = None
+    """Name under which its API serves the model, for probes; ``None`` = the model's key ``name@version``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,8 @@ import click
 from planner.cli.router_options import CONNECTION, REQUEST, connected, options, query
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from router.client import Placement, Refusal
     from router.pb.v1 import router_pb2 as pb
 
@@ -128,6 +130,19 @@ def _times(middle_s: float | None, upper_s: float | None) -> str:
     return f"{1000 * middle_s:.0f} ms{upper}"
 
 
+def _site_table(choice: pb.SiteChoice) -> Table:
+    """The permitted sites and what each would cost, in milliseconds."""
+    from rich.table import Table
+
+    parts = ("network_s", "queue_s", "compute_s", "harm_s", "late_s", "price_s", "share_s", "trust_s", "stay_s")
+    shown = (part.removesuffix("_s") for part in (*parts, "total_s"))
+    table = Table("", "site", "why", *shown, title=f"site by {choice.rule}, ms")
+    for option in choice.options:
+        numbers = [f"{1000 * getattr(option, part):.4g}" for part in (*parts, "total_s")]
+        table.add_row("*" if option.chosen else "", option.site, option.reason or "-", *numbers)
+    return table
+
+
 def _print_explanation(reply: pb.ExplainReply) -> None:
     from rich.console import Console
     from rich.table import Column, Table
@@ -138,6 +153,8 @@ def _print_explanation(reply: pb.ExplainReply) -> None:
     if decision.HasField("refusal"):
         console.print(f"refused: {decision.refusal.reason}  {decision.refusal.message}".rstrip(), markup=False)
     console.print(f"class {decision.workload_class or '-'} ({reply.class_rule or 'as given'})", markup=False)
+    if reply.HasField("site_choice"):
+        console.print(_site_table(reply.site_choice))
     name = Column("endpoint", no_wrap=True, overflow="fold")
     table = Table("", name, "TTFT ms", "TPOT ms", "hit", *(part.replace("_", " ") for part in PARTS))
     for candidate in reply.candidates:

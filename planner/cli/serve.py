@@ -1,4 +1,4 @@
-"""``tokenfleet serve``: the routing service over gRPC, and the planner (``planner.cli.serve_planner``)."""
+"""``tokenfleet serve``: the routing service over gRPC, the entry router and the planner."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from click.core import ParameterSource
 from data.errors import SettingError
 from data.fleet.reference import REFERENCE_FLEETS, reference_path
 from planner.arm import parse_settings
+from planner.cli.serve_entry import entry
 from planner.cli.serve_planner import planner
 from router.serving.server_settings import ListenSettings, Tls
 from router.serving.service_settings import Given, Knobs, ServiceSettings, read_knobs
@@ -43,6 +44,34 @@ def serve() -> None:
 )
 @click.option(
     "--flow-set", "flow_pairs", multiple=True, metavar="KEY=VALUE", help="Setting of it. May be repeated."
+)
+@click.option(
+    "--feedback/--no-feedback",
+    default=True,
+    show_default=True,
+    help="Correct the flow control by what became of the requests.",
+)
+@click.option(
+    "--feedback-state", type=FILE, metavar="FILE", help="Keep the feedback there for the next start and a planner."
+)
+@click.option(
+    "--sites",
+    default="fleetmind",
+    show_default=True,
+    metavar="NAME",
+    help="Rule that chooses the site where the fleet has several; none = the policy is shown all.",
+)
+@click.option(
+    "--sites-set", "sites_pairs", multiple=True, metavar="KEY=VALUE", help="Setting of it. May be repeated."
+)
+@click.option(
+    "--only-site", default="", metavar="NAME", help="Serve this site's engines alone, behind `serve entry`."
+)
+@click.option(
+    "--probe/--no-probe",
+    default=False,
+    show_default=True,
+    help="Send a listed engine requests only once it has answered a completion of one token.",
 )
 @click.option("--settings", type=FILE, metavar="FILE", help="Limits, leases and filters; see docs/router.md.")
 @click.option(
@@ -90,6 +119,7 @@ def router(context: click.Context, /, as_json: bool, log_format: str, **given: A
 
 
 serve.add_command(planner)
+serve.add_command(entry)
 
 NESTED = {
     "listen": "listen.address",
@@ -111,6 +141,11 @@ PLAIN = (
     "metrics_listen",
     "policy",
     "flow",
+    "sites",
+    "only_site",
+    "probe",
+    "feedback",
+    "feedback_state",
 )
 
 
@@ -131,6 +166,7 @@ def _settings(given: dict[str, Any], flags: frozenset[str]) -> ServiceSettings:
         listen=ListenSettings(given["listen"], tls, given["allow_insecure"]),
         policy_settings=parse_settings(given["pairs"]),
         flow_settings=parse_settings(given["flow_pairs"]),
+        sites_settings=parse_settings(given["sites_pairs"]),
         knobs=knobs,
         given=Given(frozenset(NESTED.get(flag, flag) for flag in flags), given["settings"], keys),
         **{field: given[field] for field in PLAIN},

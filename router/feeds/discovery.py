@@ -96,11 +96,18 @@ def diff(old: Sequence[Endpoint], new: Sequence[Endpoint]) -> EndpointDiff:
     )
 
 
-def live_endpoints(endpoints: Sequence[Endpoint], fleet: Fleet, catalog: Catalog) -> list[LiveEndpoint]:
+UNPROBED = frozenset({"triton"})
+"""Kinds of engine whose own API knows no completions of the OpenAI form."""
+
+
+def live_endpoints(
+    endpoints: Sequence[Endpoint], fleet: Fleet, catalog: Catalog, probe: bool = False
+) -> list[LiveEndpoint]:
     """The endpoints as the router's rows take them.
 
     The incarnation is made of what ties an endpoint to one process: where it listens and what runs there. A
-    restart behind the same address shows on its metrics page instead.
+    restart behind the same address shows on its metrics page instead. With ``probe`` an endpoint is not ready
+    until a completion has been seen, unless its kind is in ``UNPROBED``.
 
     Raises:
         InputError: The catalog lacks a configuration.
@@ -109,11 +116,17 @@ def live_endpoints(endpoints: Sequence[Endpoint], fleet: Fleet, catalog: Catalog
         LiveEndpoint(
             spec=replica_spec(fleet, catalog, endpoint.id, endpoint.site, endpoint.config),
             address=endpoint.address,
-            incarnation=f"{endpoint.engine} at {endpoint.address}",
+            incarnation=_incarnation(endpoint),
+            ready=not probe or endpoint.engine in UNPROBED,
             kv_events=endpoint.kv_events is not None,
         )
         for endpoint in endpoints
     ]
+
+
+def _incarnation(endpoint: Endpoint) -> str:
+    where = f"{endpoint.engine} at {endpoint.address}"
+    return where if endpoint.served_model is None else f"{where} as {endpoint.served_model}"
 
 
 def scrape_target(endpoint: Endpoint) -> ScrapeTarget:

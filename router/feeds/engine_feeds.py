@@ -1,4 +1,4 @@
-"""Everything that running engines tell by themselves: load reports and KV events, for the engines of one fleet."""
+"""Everything that comes from running engines by itself: load reports, KV events, and the answers to probes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,13 @@ import numpy as np
 
 from data.fleet.types import Endpoint
 from router.endpoints import EndpointSpec
+from router.feeds.completion_probe import UNHEARD, CompletionProbe, ProbeTarget
+from router.feeds.discovery import UNPROBED
 from router.feeds.metrics_feed import MetricsFeed
+from router.feeds.probe_settings import ProbeSettings
+from router.feeds.prober import Prober
 from router.feeds.scrape import ScrapeSettings
+from router.feeds.stages import Stage
 from router.kv_events.apply import FeedSettings
 from router.kv_events.fleet_feeds import FleetFeeds
 from router.kv_events.subscriber import EventSource, KvEventSubscriber
@@ -30,10 +35,17 @@ class EngineFeeds:
         scrape: Period, deadline and bounds of the scrapes.
         seed: Of their jitter.
         saved: What an earlier process knew; each row is taken over once its engine has told that it is the same.
+        probe: How endpoints that are not ready are probed, and the engines' key or an empty text; ``None`` = they
+            are not.
     """
 
     def __init__(
-        self, live: LiveRouter, scrape: ScrapeSettings, seed: int, saved: Iterable[RowSnapshot] = ()
+        self,
+        live: LiveRouter,
+        scrape: ScrapeSettings,
+        seed: int,
+        saved: Iterable[RowSnapshot] = (),
+        probe: tuple[ProbeSettings, str] | None = None,
     ) -> None:
         rng = np.random.default_rng((seed, 1))
         self._live = live
@@ -42,6 +54,11 @@ class EngineFeeds:
         self._lives: dict[int, str] = {}
         self.metrics = MetricsFeed(live.states, live.rows.row, scrape, live.clock, rng, self._page_came)
         self.events = FleetFeeds(live.index, KvEventSubscriber(), live.credit.stored)
+        self.prober: Prober | None = None
+        if probe is not None:
+            draws = np.random.default_rng((seed, 2))
+            asks = CompletionProbe(*probe)
+            self.prober = Prober(probe[0], asks, live.proven, self._probe_failed, live.clock, draws)
         live.on_restart.append(self._restarted)
 
     def apply(self, endpoints: Sequence[Endpoint]) -> None:
@@ -51,6 +68,7 @@ class EngineFeeds:
             SettingError: An address is wrong (a checked list has none).
         """
         self.metrics.apply(endpoints)
+        self._probe(endpoints)
         wanted: dict[int, _Followed] = {}
         for endpoint in endpoints:
             row = self._live.rows.row(endpoint.id)
@@ -67,8 +85,30 @@ class EngineFeeds:
 
     async def close(self) -> None:
         """Stop everything."""
+        if self.prober is not None:
+            await self.prober.close()
         await self.metrics.close()
         await self.events.close()
+
+    def _probe(self, endpoints: Sequence[Endpoint]) -> None:
+        if self.prober is None:
+            return
+        table, targets, unproven = self._live.core.table, dict[str, ProbeTarget](), list[str]()
+        for endpoint in endpoints:
+            row = self._live.rows.row(endpoint.id)
+            if row is None or endpoint.engine in UNPROBED:
+                continue
+            model = endpoint.served_model or table.specs[row].model
+            targets[endpoint.id] = ProbeTarget(endpoint.id, endpoint.address, model)
+            if not table.ready[row]:
+                unproven.append(endpoint.id)
+        unprobed = [endpoint.id for endpoint in endpoints if endpoint.engine in UNPROBED]
+        if unprobed:
+            LOG.warning("not probed, since their API knows no such completions: %s", ", ".join(unprobed))
+        self.prober.apply(targets, unproven)
+
+    def _probe_failed(self, endpoint_id: str, reason: str) -> None:
+        self._live.stages.came_to(endpoint_id, Stage.LOADING if reason in UNHEARD else Stage.WARMING, reason)
 
     def _follow(self, row: int, followed: _Followed, saved: RowSnapshot | None = None) -> None:
         endpoint, _, reading = followed
@@ -100,9 +140,13 @@ class EngineFeeds:
     def _restarted(self, row: int) -> None:
         self._lives.pop(row, None)
         self.events.restarted(row)
+        if self.prober is not None:
+            self.prober.again(self._live.core.table.specs[row].endpoint_id)
 
     def _page_came(self, row: int) -> None:
         """A page was taken in: now it is known how much the engine can hold, and which life of it this is."""
+        if not self._live.core.table.ready[row]:
+            self._live.stages.came_to(self._live.core.table.specs[row].endpoint_id, Stage.WARMING)
         followed = self._followed.get(row)
         if followed is None:
             self._live.index.set_capacity(row, self._capacity_blocks(row))

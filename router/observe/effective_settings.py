@@ -49,6 +49,12 @@ def effective_settings(settings: ServiceSettings) -> list[EffectiveSetting]:
             EffectiveSetting(f"flow.{name}", value, "flag" if name in settings.flow_settings else "default")
             for name, value in _leaves(flow.settings, "")
         ]
+    sites = settings.make_sites()
+    if sites is not None:
+        found += [
+            EffectiveSetting(f"sites.{name}", value, "flag" if name in settings.sites_settings else "default")
+            for name, value in _leaves(sites.settings, "")
+        ]
     policy = settings_from(policy_entry(settings.policy).settings, settings.policy_settings, settings.policy)
     found += [
         EffectiveSetting(f"policy.{name}", value, "flag" if name in settings.policy_settings else "default")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -11,10 +12,11 @@ from data.log.settings import WriteReport
 from router.feeds.breaker import Phase
 from router.feeds.endpoint_state import ReportState
 from router.feeds.engine_feeds import EngineFeeds
+from router.feeds.stages import Stage
 from router.observe.metrics import Sample
+from router.serving.call_gate import CallGate
 from router.serving.live import LiveRouter
 from router.serving.reload import WatchedFile
-from router.serving.servicer import RouterServicer
 
 
 def live_samples(live: LiveRouter) -> Iterator[Sample]:
@@ -31,6 +33,7 @@ def live_samples(live: LiveRouter) -> Iterator[Sample]:
     serving = live.serving
     yield Sample("serving_info", (serving.model_version, serving.plan_id, live.state.digest), 1.0)
     yield from _endpoint_samples(live)
+    yield from _stage_samples(live)
 
 
 def _endpoint_samples(live: LiveRouter) -> Iterator[Sample]:
@@ -53,6 +56,17 @@ def _endpoint_samples(live: LiveRouter) -> Iterator[Sample]:
             yield Sample("endpoint_metrics_age_seconds", (name,), age_s)
 
 
+def _stage_samples(live: LiveRouter) -> Iterator[Sample]:
+    now_s = live.clock()
+    yield Sample("endpoints_gone", (), float(live.stages.left_in_all))
+    for name, life in list(live.stages.lives.items()):
+        for stage in Stage:
+            if stage is not Stage.GONE:
+                yield Sample("endpoint_stage", (name, stage.value), float(stage is life.stage))
+        for stage, spent_s in life.seconds(now_s).items():
+            yield Sample("endpoint_stage_seconds", (name, stage.value), spent_s)
+
+
 def feed_samples(feeds: EngineFeeds) -> Iterator[Sample]:
     """Counters of scrapes and KV events."""
     scraper = feeds.metrics.scraper
@@ -61,6 +75,9 @@ def feed_samples(feeds: EngineFeeds) -> Iterator[Sample]:
         yield Sample("scrape_bad_samples", (name,), float(counts.bad_samples))
         for reason, count in list(counts.failures.items()):
             yield Sample("scrape_errors", (name, reason), float(count))
+    for name, results in [] if feeds.prober is None else list(feeds.prober.counts.items()):
+        for result, count in list(results.items()):
+            yield Sample("probes", (name, result), float(count))
     yield Sample("kv_events_warming", (), float(len(feeds.events.warming())))
     for name, counters in feeds.events.counters():
         yield Sample("kv_event_losses", (name,), float(counters.lost))
@@ -70,7 +87,15 @@ def feed_samples(feeds: EngineFeeds) -> Iterator[Sample]:
         yield Sample("kv_events_malformed", (name,), float(counters.malformed))
 
 
-def call_samples(servicer: RouterServicer) -> Iterator[Sample]:
+class CountedCalls(Protocol):
+    """Handlers that count their calls."""
+
+    calls: CallGate
+    streams: CallGate
+    ended: Counter[tuple[str, str]]
+
+
+def call_samples(servicer: CountedCalls) -> Iterator[Sample]:
     """Calls by kind and how they ended."""
     yield Sample("rpcs_in_flight", ("unary",), float(servicer.calls.running))
     yield Sample("rpcs_in_flight", ("stream",), float(servicer.streams.running))

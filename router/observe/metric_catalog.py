@@ -89,6 +89,40 @@ METRICS: tuple[MetricSpec, ...] = (
         "tenant_reserved_tokens", "gauge", "Of such a tenant: set aside for requests under way.", ("tenant",)
     ),
     MetricSpec("tenant_requests_in_flight", "gauge", "Of such a tenant: in flight or waiting.", ("tenant",)),
+    # feedback
+    MetricSpec("admitted_share", "gauge", "Share of the arrivals that is let in.", ("model", "workload_class")),
+    MetricSpec(
+        "admitted_repeats_share",
+        "gauge",
+        "Share of the attempts after the first that is let in.",
+        ("model", "workload_class"),
+    ),
+    MetricSpec(
+        "capacity_correction",
+        "gauge",
+        "Factor on planned rates, by measured Goodput.",
+        ("model", "workload_class"),
+    ),
+    MetricSpec(
+        "tenant_debt_factor",
+        "gauge",
+        "Factor on the weight of a tenant that is owed something; class * = all.",
+        ("workload_class", "tenant"),
+    ),
+    # sites
+    MetricSpec("site_choices", "counter", "Requests sent to a site; home=no spilled over.", ("site", "home")),
+    MetricSpec("site_fallbacks", "counter", "Attempts that went on from a site to another.", ("site", "reason")),
+    MetricSpec(
+        "site_breaches_refused", "counter", "Placements taken back: the tenant may not go there.", ("site",)
+    ),
+    MetricSpec("site_up", "gauge", "1 if the entry can reach the site's router.", ("site",)),
+    MetricSpec("site_lost", "counter", "Times that the site fell silent.", ("site",)),
+    MetricSpec("site_summary_age_seconds", "gauge", "Since the site's router was last heard.", ("site",)),
+    MetricSpec("site_summary_state", "gauge", "1 for the state its reports are in.", ("site", "state")),
+    MetricSpec("site_ready_replicas", "gauge", "Replicas that take requests, as told.", ("site", "model")),
+    MetricSpec("site_load", "gauge", "Requests in flight there, as a share of all places.", ("site", "model")),
+    MetricSpec("site_reports_held", "gauge", "Outcomes that wait until the site can be reached.", ("site",)),
+    MetricSpec("site_reports_dropped", "counter", "Outcomes given up: too old, too many, or refused.", ("site",)),
     # prediction against observation
     MetricSpec("ttft_ratio", "histogram", "Observed over predicted median TTFT.", ("gpu_type",), _RATIO),
     MetricSpec("tpot_ratio", "histogram", "Observed over predicted median TPOT.", ("gpu_type",), _RATIO),
@@ -107,6 +141,12 @@ METRICS: tuple[MetricSpec, ...] = (
     MetricSpec("endpoint_metrics_state", "gauge", "1 for the state its metrics are in.", ("endpoint", "state")),
     MetricSpec("endpoint_metrics_age_seconds", "gauge", "Age of its newest load report.", ("endpoint",)),
     MetricSpec("endpoint_inflight", "gauge", "Requests of this router in flight there.", ("endpoint",)),
+    MetricSpec("endpoint_stage", "gauge", "1 for the stage of its life it is in.", ("endpoint", "stage")),
+    MetricSpec(
+        "endpoint_stage_seconds", "gauge", "Time its present process spent in a stage.", ("endpoint", "stage")
+    ),
+    MetricSpec("endpoints_gone", "counter", "Endpoints that left the list.", ()),
+    MetricSpec("probes", "counter", "Completions asked for to see if it serves.", ("endpoint", "result")),
     MetricSpec("endpoints_never_scraped", "gauge", "Endpoints without any good scrape.", ()),
     MetricSpec("scrape_errors", "counter", "Failed scrapes.", ("endpoint", "reason")),
     MetricSpec("scrape_bad_samples", "counter", "Samples that were left out as unreadable.", ("endpoint",)),

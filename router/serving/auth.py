@@ -28,7 +28,7 @@ from data.strict.document import read_document
 from data.strict.faults import Fault
 from data.strict.rules import NAME, Rule, RuleBook
 
-RPCS = ("Route", "RouteStream", "RouteBatch", "Report", "Explain", "Watch")
+RPCS = ("Route", "RouteStream", "RouteBatch", "Report", "Explain", "Watch", "Capacity")
 """Calls that a client may be allowed; health and reflection are open to all."""
 TOKEN_BYTES = 32
 AUTHORIZATION = "authorization"

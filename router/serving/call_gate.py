@@ -10,6 +10,9 @@ import grpc
 
 from router.serving.auth import ANYONE, Authenticator, Client, DeniedError
 
+ON_BEHALF_OF = "tokenfleet-on-behalf-of"
+"""Header in which a client that hands on the calls of others says whose one is; see ``owner_of``."""
+MOST_OWNER_CHARACTERS = 256
 CERTIFICATE_NAMES = ("x509_common_name", "x509_subject_alternative_name")
 
 
@@ -70,6 +73,24 @@ def caller(authenticator: Authenticator, rpc: str, context: Any) -> Client:
     except DeniedError as error:
         code = grpc.StatusCode.PERMISSION_DENIED if error.verified else grpc.StatusCode.UNAUTHENTICATED
         raise CallRefusedError(code, str(error)) from error
+
+
+def owner_of(client: Client, context: Any) -> str:
+    """Who holds the leases of a call, and alone may report on them.
+
+    A client that hands on the calls of others, such as an entry router, names its own caller. Whatever it says,
+    the owner stands under its own verified name: nobody reaches another client's leases by it.
+
+    Raises:
+        CallRefusedError: ``INVALID_ARGUMENT``: the name is too long.
+    """
+    for key, value in context.invocation_metadata() or ():
+        if key == ON_BEHALF_OF:
+            if len(value) > MOST_OWNER_CHARACTERS:
+                message = f"{ON_BEHALF_OF}: longer than {MOST_OWNER_CHARACTERS} characters"
+                raise CallRefusedError(grpc.StatusCode.INVALID_ARGUMENT, message)
+            return f"{client.name} for {value}"
+    return client.name
 
 
 def still_wanted(context: Any) -> None:

@@ -6,13 +6,16 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from data.types import RefusalReason
+from data.types import IntArray, RefusalReason
 from router.flow.flow_desk import FlowDesk
 from router.pb.v1 import router_pb2 as pb
 from router.pilot_decision import CandidateScore
 from router.serving.live import LiveRouter
 from router.serving.replies import MESSAGES, refusal
+from router.serving.site_choice import site_choice
 from router.serving.wire_request import Asked, RefusedError
+from router.sites.stage import SiteStage
+from router.slomax.corrections import Corrections
 from router.slomax.types import FlowStatus
 from router.types import BoolArray, FleetView
 
@@ -32,22 +35,41 @@ def explain_route(live: LiveRouter, asked: pb.RouteRequest, tenant: str = "") ->
     view = FleetView(now_s, live.core.table, live.credit.view(read.api_kind), path.rtt_s)
     rows = live.core.candidates(read.request, path.reachable)
     kept = live.without(rows, read.avoid)
-    fresh, _ = live.states.prefer_fresh(kept, now_s) if len(kept) else (kept, False)
+    fresh = live.fresh(kept, now_s)[0] if len(kept) else kept
     late = dict.fromkeys(rows.tolist(), "avoided") | dict.fromkeys(kept.tolist(), "old_metrics")
     for row in fresh.tolist():
         del late[row]
     reply = pb.ExplainReply(class_rule=read.class_rule, rejected=list(_rejected(live, read, path.reachable, late)))
     if isinstance(live.desk, FlowDesk):
         _tell_flow(reply, live.desk.status(), read)
+        if live.desk.corrected is not None:
+            _tell_corrections(reply, live.desk.corrected.corrections, read)
     if not len(rows):
         reason = live.core.refusal_reason(read.request)
         reply.decision.CopyFrom(_refused(asked.request_id, reason, "", read.request.workload_class))
         return reply
+    if live.core.sites is not None:
+        fresh = _choose_site(reply, live.core.sites, live, read, fresh, view)
     for score in _scores(live, read, fresh, view):
         reply.candidates.append(score)
         if score.chosen:
             reply.decision.CopyFrom(_would_be(live, asked.request_id, read, score))
     return reply
+
+
+def _choose_site(
+    reply: pb.ExplainReply, sites: SiteStage, live: LiveRouter, read: Asked, rows: IntArray, view: FleetView
+) -> IntArray:
+    """Tell the choice of the site, and give the rows that stand there."""
+    options = sites.options(read.request, rows, view)
+    costs = sites.rule.explain(read.request, options, view.now_s)
+    reply.site_choice.CopyFrom(site_choice(sites.rule.name, options, costs, view.now_s))
+    table, chosen = live.core.table, reply.site_choice.chosen
+    at_site = np.array([table.specs[row].site == chosen for row in rows.tolist()], dtype=bool)
+    for row in rows[~at_site].tolist():
+        reply.rejected.append(pb.Rejected(endpoint_id=table.specs[row].endpoint_id, reason="other_site"))
+    at_chosen: IntArray = rows[at_site]
+    return at_chosen
 
 
 def _tell_flow(reply: pb.ExplainReply, status: FlowStatus, read: Asked) -> None:
@@ -70,6 +92,19 @@ def _tell_flow(reply: pb.ExplainReply, status: FlowStatus, read: Asked) -> None:
                     in_flight=budget.in_flight,
                 )
             )
+
+
+def _tell_corrections(reply: pb.ExplainReply, corrections: Corrections, read: Asked) -> None:
+    request = read.request
+    key = request.model, request.workload_class
+    reply.corrections.CopyFrom(
+        pb.Corrections(
+            admitted_share=corrections.admission.get(key, 1.0),
+            repeats_share=corrections.repeats.get(key, 1.0),
+            capacity=corrections.capacity.get(key, 1.0),
+            debt=corrections.debt_of(request.workload_class, request.tenant),
+        )
+    )
 
 
 def _scores(live: LiveRouter, read: Asked, rows: np.ndarray, view: FleetView) -> Iterator[pb.Candidate]:

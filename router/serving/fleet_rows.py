@@ -22,7 +22,7 @@ class LiveEndpoint:
     Attributes:
         address: Where callers send requests, such as ``http://10.0.0.7:8000``.
         incarnation: Any text that changes when the process behind the endpoint does.
-        ready: Whether it takes requests as soon as it is known; health checks may change that later.
+        ready: Whether it takes requests as soon as it is known; else once a probe has passed.
         draining: No new requests.
         kv_events: Its engine tells what it caches; without, the router guesses from its own dispatches.
     """
@@ -153,6 +153,13 @@ class FleetRows:
         self._forget(row)
         self._book.drop_endpoint(row)
         self._index.cleared(row)
+
+    def restarted(self, row: int) -> None:
+        """As ``reset``; and the engine has to show anew that it is ready, if it had to at first."""
+        self.reset(row)
+        live = self._live.get(self.table.specs[row].endpoint_id)
+        if live is not None:
+            self.table.ready[row] = live.ready
 
     def _drains(self, live: LiveEndpoint) -> bool:
         return live.draining or live.endpoint_id in self._planned

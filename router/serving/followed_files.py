@@ -144,14 +144,20 @@ class Followed:
         self.public, self.hasher.public = declared, public
 
     def _read_fleet(self, path: Path) -> ReadFleet:
-        return read_fleet(path, self.catalog, self.settings.endpoints)
+        return read_fleet(
+            path, self.catalog, self.settings.endpoints, self.settings.only_site, self.settings.probe
+        )
 
     def _read_endpoints(self, path: Path) -> ReadEndpoints | ReadFleet:
         """The list of engines; with the fleet file if both have changed and are right only with each other."""
         try:
-            return read_endpoints(path, self.live.state.fleet, self.catalog)
+            return read_endpoints(
+                path, self.live.state.fleet, self.catalog, self.settings.only_site, self.settings.probe
+            )
         except FleetFileError:
-            whole = read_fleet(self.settings.fleet, self.catalog, path)
+            whole = read_fleet(
+                self.settings.fleet, self.catalog, path, self.settings.only_site, self.settings.probe
+            )
             if whole.digest == self.live.state.digest:
                 raise
             return whole

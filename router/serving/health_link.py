@@ -19,6 +19,7 @@ from router.serving.attempt_end import (
     TIMEOUT,
     AttemptEnd,
 )
+from router.serving.first_token_tellers import FirstTokenTellers
 from router.serving.open_leases import GONE, OpenLease
 
 _Z90, _Z99 = NormalDist().inv_cdf(0.9), NormalDist().inv_cdf(0.99)
@@ -39,16 +40,20 @@ class HealthLink:
 
     Of a client that has never told of a first token the router hears nothing before the end of an answer, so no
     endpoint is silent for its sake until a whole answer should have come.
+
+    Args:
+        health: The book.
+        tellers: Callers that tell of first tokens; kept here, for others to read.
     """
 
-    def __init__(self, health: HealthBook) -> None:
+    def __init__(self, health: HealthBook, tellers: FirstTokenTellers | None = None) -> None:
         self._health = health
-        self._tell_first_tokens: set[str] = set()
+        self._tellers = tellers if tellers is not None else FirstTokenTellers()
 
     def placed(self, lease: OpenLease, site: str, degraded: tuple[str, ...], seconds: float) -> None:  # noqa: ARG002
         """A request is under way to its endpoint."""
         expected_s = p99_s(lease) + lease.rtt_s
-        if lease.owner not in self._tell_first_tokens:
+        if lease.owner not in self._tellers:
             answer_s = expected_s + lease.predicted[1] * lease.request.output_budget
             expected_s = math.inf if math.isnan(answer_s) else answer_s
         self._health.dispatched(lease.wire_id, lease.endpoint, lease.decided_s, expected_s)
@@ -58,7 +63,7 @@ class HealthLink:
 
     def first_token(self, lease: OpenLease, now_s: float) -> None:
         """The endpoint lives."""
-        self._tell_first_tokens.add(lease.owner)
+        self._tellers.told(lease.owner)
         self._health.first_token(lease.wire_id, now_s)
 
     def ended(self, lease: OpenLease, end: AttemptEnd, now_s: float) -> None:

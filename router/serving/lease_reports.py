@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
+from dataclasses import replace
 
 from data.outcome_sink import RecordSink
 from data.types import Outcome, Status
@@ -102,10 +103,18 @@ class LeaseReports:
     def endpoint_left(self, row: int, now_s: float) -> None:
         """The endpoint of a row goes: its leases stay open for their callers' reports, but weigh on no row."""
         for lease in self._leases.at(row):
-            self._core.policy.finished(
-                lease.request, attempt_outcome(lease, AttemptEnd(Status.FAILED, LEFT, 0), now_s)
-            )
+            outcome = attempt_outcome(lease, AttemptEnd(Status.FAILED, LEFT, 0), now_s)
+            self._core.policy.finished(lease.request, outcome)
+            if self._core.sites is not None:
+                # No fault of the site: an engine was taken away or restarted.
+                self._core.sites.finished(lease.request, replace(outcome, status=Status.REJECTED))
             lease.endpoint = GONE
+
+    def unobserved(self, lease: OpenLease, now_s: float) -> None:
+        """Nothing will be told of this dispatch before its end: no site may count as silent for its sake."""
+        if self._core.sites is not None:
+            outcome = attempt_outcome(lease, AttemptEnd(Status.REJECTED, "", 0), now_s)
+            self._core.sites.finished(lease.request, outcome)
 
     def _first_token(self, lease: OpenLease, told_s: float, now_s: float) -> None:
         if not math.isnan(lease.first_token_s):
@@ -118,6 +127,8 @@ class LeaseReports:
     def _late_first_token(self, lease: OpenLease, told_s: float, now_s: float) -> None:
         lease.first_token_s = now_s
         lease.ttft_s = max(told_s - lease.rtt_s, 0.0) if not math.isnan(told_s) else math.nan
+        if math.isnan(told_s):
+            self.unobserved(lease, now_s)  # no measured time, so nothing that a site could be judged by
         self._count_first_token(lease, now_s)
 
     def _count_first_token(self, lease: OpenLease, now_s: float) -> None:

@@ -26,6 +26,8 @@ from router.slomax.time_left import with_time_left
 from router.slomax.types import Refused
 from router.types import FleetView
 
+NOWHERE: frozenset[str] = frozenset()
+
 
 class LiveRouter(LiveState):
     """Routes, charges and answers over a state that may change between any two requests."""
@@ -108,9 +110,31 @@ class LiveRouter(LiveState):
             rows = go.rows
         if not len(rows):
             return view, self.core.refusal_reason(request)
-        rows, self._stale = self.states.prefer_fresh(rows, now_s)
+        rows, stale = self.fresh(rows, now_s)
         rows = self.health.prefer_heard(rows)
-        return view, self.core.decide(request, view, rows=rows)
+        decided = self.core.decide(request, view, rows=rows)
+        self._stale = isinstance(decided, Decision) and self.core.table.specs[decided.endpoint].site in stale
+        return view, decided
+
+    def fresh(self, rows: IntArray, now_s: float) -> tuple[IntArray, frozenset[str]]:
+        """The endpoints to choose from, and the sites where nothing better than old load reports was left.
+
+        Fresh reports come first at each site by itself where the site is chosen by a rule: reports that stop
+        crossing a link must not empty the site behind it.
+        """
+        if self.core.sites is None:
+            kept, degraded = self.states.prefer_fresh(rows, now_s)
+            return kept, frozenset(
+                self.core.table.specs[row].site for row in kept.tolist()
+            ) if degraded else NOWHERE
+        sites = self.core.table.sites[rows]
+        found, stale = [], set()
+        for site in dict.fromkeys(sites.tolist()):
+            kept, degraded = self.states.prefer_fresh(rows[sites == site], now_s)
+            found.append(kept)
+            if degraded:
+                stale.add(site)
+        return np.sort(np.concatenate(found)), frozenset(stale)
 
     def without(self, rows: IntArray, names: Sequence[str]) -> IntArray:
         """``rows`` less the named endpoints; all of them if nothing would be left."""
@@ -144,6 +168,8 @@ class LiveRouter(LiveState):
             queued_s=queued_s,
         )
         self.leases.add(lease)
+        if owner not in self.tellers:
+            self.reports.unobserved(lease, view.now_s)
         return lease
 
     def _log_decision(

@@ -23,6 +23,7 @@ from router.prompts.prompt import PromptHasher
 from router.registry import make_policy, policy_entry
 from router.serving.class_lengths import ClassLengths
 from router.serving.clock import ServiceClock
+from router.serving.first_token_tellers import FirstTokenTellers
 from router.serving.fleet_rows import LiveEndpoint
 from router.serving.fleet_state import FleetSettings, FleetState, build_fleet_state
 from router.serving.guarded_predictor import GuardedPredictor, GuardSettings
@@ -30,6 +31,7 @@ from router.serving.health_link import HealthLink
 from router.serving.live import LiveRouter
 from router.serving.live_listener import Listeners, LiveListener
 from router.serving.live_state import LiveParts
+from router.sites.registry import MakeSiteRule
 from router.slomax.registry import MakeFlow
 from router.types import Policy
 
@@ -46,6 +48,7 @@ class LiveSettings:
         health: When endpoints are distrusted.
         states: When load reports are no longer believed.
         flow: Makes the flow control; ``None`` = every request is decided on at once.
+        sites: Makes the rule of site choice; ``None`` = the policy is shown all sites at once.
         seed: Of policy and jitter.
         lease_base: Start of the lease numbers; another one for each process, see ``OpenLeases``.
     """
@@ -57,6 +60,7 @@ class LiveSettings:
     health: HealthSettings = field(default_factory=HealthSettings)
     states: StateSettings = field(default_factory=StateSettings)
     flow: MakeFlow | None = None
+    sites: MakeSiteRule | None = None
     seed: int = 0
     lease_base: int = 0
 
@@ -103,15 +107,14 @@ def build_live(
     index.ensure_rows(len(table))
     lengths = ClassLengths(fleet.classes)
     health = HealthBook(table, settings.health)
-    prior = PriorPredictor()
-    prior.predict(np.ones((1, len(NAMES))))  # compiles, which the first decision should not wait for
-    guard = GuardedPredictor(predictor or prior, prior, settings.guard)
+    guard = _guarded(predictor, settings.guard)
     state = build_fleet_state(fleet, digest, table, lengths, hasher, settings.fleet, settings.lease_base)
 
     def policy(rows: EndpointTable) -> Policy:
         return make_policy(settings.policy, settings.policy_settings, rows, settings.seed, guard)
 
-    told = Listeners(HealthLink(health), *listeners)
+    tellers = FirstTokenTellers()
+    told = Listeners(HealthLink(health, tellers), *listeners)
     live = LiveRouter(
         LiveParts(
             state=state,
@@ -127,6 +130,8 @@ def build_live(
             sink=sink,
             listener=told,
             seed=settings.seed,
+            make_site_rule=settings.sites,
+            tellers=tellers,
         )
     )
     live.apply_endpoints(endpoints)
@@ -135,6 +140,12 @@ def build_live(
         live.desk = desk
         told.add(desk.listener)
     return live
+
+
+def _guarded(predictor: LatencyPredictor | None, settings: GuardSettings) -> GuardedPredictor:
+    prior = PriorPredictor()
+    prior.predict(np.ones((1, len(NAMES))))  # compiles, which the first decision should not wait for
+    return GuardedPredictor(predictor or prior, prior, settings)
 
 
 def next_fleet_state(live: LiveRouter, fleet: Fleet, digest: str, settings: FleetSettings) -> FleetState:

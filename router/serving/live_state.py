@@ -16,10 +16,13 @@ from router.core import RouterCore
 from router.endpoints import EndpointTable
 from router.feeds.endpoint_state import EndpointStates, StateChange, StateSettings
 from router.feeds.health import HealthBook
+from router.feeds.stages import StageBook
 from router.flow.flow_hooks import FlowHooks
 from router.leases import LeaseBook
 from router.prefix.index import PrefixIndex
 from router.prompts.prefix_credit import PrefixCredit
+from router.serving.capacity_source import CapacitySource
+from router.serving.first_token_tellers import FirstTokenTellers
 from router.serving.fleet_rows import FleetRows, LiveEndpoint, RowChanges
 from router.serving.fleet_state import FleetState
 from router.serving.guarded_predictor import GuardedPredictor
@@ -27,7 +30,11 @@ from router.serving.lease_reports import LeaseReports
 from router.serving.live_listener import LiveListener
 from router.serving.open_leases import OpenLeases
 from router.serving.planned_drain import planned_drain
+from router.sites.base import SiteContext
+from router.sites.registry import MakeSiteRule
+from router.sites.stage import SiteStage
 from router.types import Policy
+from router.version_choice import VersionChoice
 
 PolicyFactory = Callable[[EndpointTable], Policy]
 
@@ -73,6 +80,8 @@ class LiveParts:
         sink: The decision and outcome log; ``None`` = none.
         listener: Told of everything.
         seed: Of the jitter of retry hints.
+        make_site_rule: Makes the rule of site choice; ``None`` = the policy is shown all sites at once.
+        tellers: Callers that tell of first tokens.
     """
 
     state: FleetState
@@ -88,6 +97,8 @@ class LiveParts:
     sink: RecordSink | None
     listener: LiveListener
     seed: int = 0
+    make_site_rule: MakeSiteRule | None = None
+    tellers: FirstTokenTellers = field(default_factory=FirstTokenTellers)
 
 
 class LiveState:
@@ -98,6 +109,10 @@ class LiveState:
         draining: New requests are refused.
         on_restart: Told of a row whose engine has restarted.
         desk: Flow control in front of the router; ``None`` = every request is decided on at once.
+        sites: Choice of the site, in force as soon as the fleet has several with GPUs; ``None`` = there is none.
+        tellers: Callers that tell of first tokens.
+        capacity: What the sites can do, for an entry router.
+        stages: Where each endpoint stands in its life, and how long each stage took.
     """
 
     def __init__(self, parts: LiveParts) -> None:
@@ -112,12 +127,27 @@ class LiveState:
         self.on_restart: list[Callable[[int], None]] = []
         self.leases = OpenLeases(parts.lease_base)
         self.core = RouterCore(table, parts.index, parts.state.rules, parts.make_policy(table), LeaseBook(table))
+        self.tellers = parts.tellers
+        self.sites: SiteStage | None = None
+        if parts.make_site_rule is not None:
+            fleet = parts.state.fleet
+            rule = parts.make_site_rule(SiteContext(fleet, parts.seed))
+            self.sites = SiteStage(rule, fleet, table, parts.state.rules)
+        self._use_sites()
+        self.capacity = CapacitySource(
+            table,
+            self.clock,
+            lambda: self.state,
+            lambda: (self.serving.plan_id, self.draining),
+            parts.lease_base,
+        )
         self.rows = FleetRows(table, self.core.book, parts.index, self._forget)
         self.states = EndpointStates(
             table, self.core.book, health.sent, self.engine_restarted, parts.on_state, parts.state_settings
         )
         self.reports = LeaseReports(self.core, self.leases, parts.sink, parts.listener, parts.state.reader.lengths)
         self.credit = PrefixCredit(parts.index, lambda row: table.specs[row].endpoint_id)
+        self.stages = StageBook(self.clock)
         self.desk: FlowHooks | None = None
         self._make_policy = parts.make_policy
         self._plan: PlanDocument | None = None
@@ -161,8 +191,13 @@ class LiveState:
             self.health.resized()
             self.states.resized()
             self.core.policy = self._make_policy(self.core.table)
+        for name in changes.removed:
+            self.stages.left(name)
+        for name in (*changes.added, *changes.restarted):
+            self.stages.begin(name)
         if changes:
             self._apply_plan()
+            self._note_stages()
             self._announce("endpoints")
         return changes
 
@@ -173,8 +208,12 @@ class LiveState:
             InputError: The endpoints are wrong; then nothing has changed.
         """
         self.rows.check(endpoints)
+        state.reader.versions = self.state.reader.versions
         self.state = state
         self.core.rules = state.rules
+        if self.sites is not None:
+            self.sites.fleet_changed(state.fleet, state.rules)
+        self._use_sites()
         self.reports.lengths = state.reader.lengths
         changes = self.apply_endpoints(endpoints)
         if self.desk is not None:
@@ -182,13 +221,25 @@ class LiveState:
         self.serving.changed("fleet")
         return changes
 
+    def _use_sites(self) -> None:
+        # Where there is no choice it would cost time for nothing. Once in force it stays: it has requests to end.
+        if sum(site.role == "compute" for site in self.state.fleet.sites) > 1:
+            self.core.sites = self.sites
+
     def apply_plan(self, plan: PlanDocument) -> None:
-        """Follow a plan: endpoints beyond the planned replicas of their site and configuration drain."""
+        """Follow a plan: its traffic shares, and its replicas.
+
+        Endpoints beyond the planned replicas of their site and configuration drain.
+        """
         self._plan = plan
+        self.state.reader.versions = VersionChoice(plan.ramps)
         self.serving.plan_id = plan.plan_id
         self._apply_plan()
+        if self.sites is not None:
+            self.sites.plan_changed(plan.shares)
         if self.desk is not None:
             self.desk.plan_changed(plan)
+        self._note_stages()
         self._announce("plan")
 
     def _apply_plan(self) -> None:
@@ -209,9 +260,29 @@ class LiveState:
 
     def engine_restarted(self, row: int) -> None:
         """The engine behind a row is another process: forget its cache, its reports and what was in flight."""
-        self.rows.reset(row)
+        self.rows.restarted(row)
+        name = self.core.table.specs[row].endpoint_id
+        self.stages.begin(name)
+        self._note_stage(name)
         for tell in self.on_restart:
             tell(row)
+
+    def proven(self, endpoint_id: str) -> None:
+        """A completion came from there: it takes requests from now on. Unknown ids are ignored."""
+        row = self.rows.row(endpoint_id)
+        if row is not None and not self.core.table.ready[row]:
+            self.core.table.ready[row] = True
+            self._note_stage(endpoint_id)
+            self._announce("endpoints")
+
+    def _note_stages(self) -> None:
+        for endpoint in self.rows.endpoints():
+            self._note_stage(endpoint.endpoint_id)
+
+    def _note_stage(self, endpoint_id: str) -> None:
+        table, row = self.core.table, self.rows.row(endpoint_id)
+        if row is not None:
+            self.stages.note(endpoint_id, bool(table.ready[row]), bool(table.draining[row]))
 
     def _forget(self, row: int) -> None:
         self.reports.endpoint_left(row, self.clock())

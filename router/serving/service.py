@@ -8,11 +8,10 @@ import logging
 import secrets
 import signal
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any
 
 from data.catalog.load import load_catalog
-from data.errors import InputError, ModelError, SettingError
+from data.errors import InputError, ModelError
 from data.log.writer import LogWriter
 from data.plan_io import read_plan
 from models.base import LatencyPredictor
@@ -21,9 +20,8 @@ from models.hardware import fleet_kinds
 from models.physics import PriorPredictor
 from models.store import ModelStore
 from router.feeds.engine_feeds import EngineFeeds
-from router.feeds.index_memory import check_index_memory
-from router.feeds.index_snapshots import IndexSnapshots
 from router.feeds.metrics_feed import log_change
+from router.flow.feedback_file import feedback_file
 from router.flow.flow_desk import FlowDesk
 from router.flow.flow_metrics import flow_samples, goodput_samples
 from router.flow.goodput_listener import NO_TIER, GoodputListener
@@ -32,24 +30,28 @@ from router.observe.live_metrics import call_samples, feed_samples, live_samples
 from router.observe.metrics import RouterMetrics
 from router.observe.metrics_listener import MetricsListener
 from router.observe.metrics_page import MetricsPage, serve_metrics
+from router.observe.site_metrics import site_samples
 from router.observe.spans import span_listener
 from router.observe.status import service_status
 from router.prefix.index import PrefixIndex
 from router.prefix.warm_up import warm_up
-from router.prompts.prefix_scope import ScopeKeys, scheme_of
+from router.prompts.prefix_scope import ScopeKeys
 from router.prompts.prompt_hashes import ScopedHashes
 from router.prompts.public_prefixes_file import load_public_prefixes
 from router.serving.auth import Authenticator, load_clients
-from router.serving.fleet_file import ReadFleet, read_fleet
+from router.serving.fleet_file import read_fleet
 from router.serving.followed_files import Followed
 from router.serving.live_build import LiveSettings, build_live
 from router.serving.live_listener import LiveListener
 from router.serving.reload import WatchedFile, follow, reload_now
 from router.serving.server import RouterServer
-from router.serving.server_settings import read_file, split_address
-from router.serving.service_settings import Knobs, ServiceSettings
+from router.serving.server_settings import split_address
+from router.serving.service_settings import ServiceSettings
+from router.serving.service_start import check_memory, probe_of, secret, snapshots
 
 LOG = logging.getLogger("tokenfleet.router")
+FIRST_LOOK_S = 1.0
+"""A router that probes its engines begins to listen this late at most."""
 NO_LAG = ((0.0,) * (len(LAG_BOUNDS_S) + 1), 0.0)
 
 
@@ -70,10 +72,11 @@ class RouterService:
         self.settings = settings
         self._on_started = on_started
         self._catalog = load_catalog()
-        read = read_fleet(settings.fleet, self._catalog, settings.endpoints)
-        _check_memory(read, settings.knobs)
-        keys = ScopeKeys(_secret(settings.scope_secret))
-        self._snapshots = _snapshots(settings, keys)
+        read = read_fleet(settings.fleet, self._catalog, settings.endpoints, settings.only_site, settings.probe)
+        check_memory(read, settings.knobs)
+        keys = ScopeKeys(secret(settings.scope_secret))
+        self._snapshots = snapshots(settings, keys)
+        self._probe = probe_of(settings)
         hasher = ScopedHashes(keys)
         clients = None if settings.clients is None else load_clients(settings.clients)
         self.metrics = RouterMetrics()
@@ -96,6 +99,7 @@ class RouterService:
                 seed=settings.knobs.seed,
                 lease_base=secrets.randbits(22) << 40,
                 flow=settings.make_flow(),
+                sites=settings.make_sites(),
             ),
             digest=read.digest,
             predictor=self.model.guard,
@@ -125,6 +129,7 @@ class RouterService:
         if settings.plan is not None:
             self.parts.apply_plan(read_plan(settings.plan))
         self.followed = self.parts.files()
+        self._feedback = feedback_file(settings.feedback_state, self.live.desk, self.live.clock)
         self.engines: EngineFeeds | None = None
         self._stop = asyncio.Event()
         self._reload = asyncio.Event()
@@ -147,8 +152,11 @@ class RouterService:
         page = self._metrics_page()
         tasks: list[asyncio.Task[None]] = []
         try:
-            await self.server.start()
             engines = self._follow_engines()
+            if engines.prober is not None:
+                # Else the first callers would be told to come back when a cold engine could be ready.
+                await engines.prober.all_asked(FIRST_LOOK_S)
+            await self.server.start()
             tasks = [
                 asyncio.create_task(follow(self.followed, self.settings.follow_s, self._told)),
                 asyncio.create_task(self._reload_when_asked()),
@@ -156,12 +164,16 @@ class RouterService:
             if self._snapshots is not None:
                 period_s = self.settings.knobs.index_snapshot.period_s
                 tasks.append(asyncio.create_task(self._snapshots.keep(engines.events, period_s)))
+            if self._feedback is not None:
+                tasks.append(asyncio.create_task(self._feedback.keep()))
             self._on_started(self.server.address, None if page is None else self._page_address(page))
             await self._stop.wait()
             LOG.info("draining", extra={"open_leases": len(self.live.leases)})
             left = await self.server.drain()
             if self._snapshots is not None:
                 await self._snapshots.write(engines.events)
+            if self._feedback is not None:
+                await self._feedback.write()
             LOG.info("stopped", extra={"open_leases": left})
             return left
         finally:
@@ -186,7 +198,7 @@ class RouterService:
     def _follow_engines(self) -> EngineFeeds:
         saved = () if self._snapshots is None else self._snapshots.read()
         knobs = self.settings.knobs
-        engines = self.engines = EngineFeeds(self.live, knobs.scrape, knobs.seed, saved)
+        engines = self.engines = EngineFeeds(self.live, knobs.scrape, knobs.seed, saved, self._probe)
         engines.apply(self.parts.engines.engines)
         self.parts.on_engines = lambda read: engines.apply(read.engines)
         return engines
@@ -201,6 +213,7 @@ class RouterService:
     def _give_metrics(self) -> None:
         metrics, log = self.metrics, self.log
         metrics.add_source(lambda: live_samples(self.live))
+        metrics.add_source(lambda: site_samples(self.live))
         metrics.add_source(lambda: call_samples(self.server.servicer))
         metrics.add_source(lambda: [] if self.engines is None else feed_samples(self.engines))
         metrics.add_source(lambda: reload_samples(self.followed))
@@ -260,28 +273,3 @@ def promoted_model(store: ModelStore | None) -> LatencyPredictor:
         except ModelError as error:
             LOG.warning("no latency model, the prior predicts: %s", error)
     return PriorPredictor()
-
-
-def _secret(path: Path | None) -> bytes:
-    return secrets.token_bytes(32) if path is None else read_file(path, "scope_secret").strip()
-
-
-def _check_memory(read: ReadFleet, knobs: Knobs) -> None:
-    """Refuse an index that could not fit, and tell its bound."""
-    bound, warnings = check_index_memory(read.endpoints.rows, read.fleet, knobs.prefix_index.max_bytes)
-    for warning in warnings:
-        LOG.warning("prefix index: %s", warning)
-    if bound is not None:
-        LOG.info("prefix index: at most %.0f MiB for %d blocks", bound.total_bytes / 2**20, bound.entries)
-
-
-def _snapshots(settings: ServiceSettings, keys: ScopeKeys) -> IndexSnapshots | None:
-    if settings.index_snapshot is None:
-        return None
-    if settings.scope_secret is None:
-        raise SettingError(
-            "is of no use to the next process, which would draw another secret",
-            field="index_snapshot",
-            expected="a scope secret too",
-        )
-    return IndexSnapshots(settings.index_snapshot, scheme_of(keys))

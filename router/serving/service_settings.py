@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from data.errors import DocumentError, InputError, SettingError
 from data.log.settings import LogSettings
@@ -15,6 +16,7 @@ from data.strict.yaml_tree import read_yaml
 from router.feeds.breaker import HealthSettings
 from router.feeds.endpoint_state import StateSettings
 from router.feeds.index_snapshots import SnapshotSettings
+from router.feeds.probe_settings import ProbeSettings
 from router.feeds.scrape import ScrapeSettings
 from router.filters import FilterSettings
 from router.policies.settings import Checked, Setting, above, whole
@@ -24,11 +26,16 @@ from router.serving.guarded_predictor import GuardSettings
 from router.serving.lease_terms import LeaseSettings
 from router.serving.server_settings import ListenSettings, ServerLimits
 from router.serving.wire_request import WireLimits
+from router.sites.registry import MakeSiteRule, site_rule_factory
+from router.slomax.feedback_settings import FeedbackSettings
 from router.slomax.registry import MakeFlow, flow_factory
 
 BOOK = RuleBook(rules={}, annotations=True)
+KnobsT = TypeVar("KnobsT")
 NO_FLOW = "none"
 """In place of the name of a flow control: there is none."""
+NO_SITES = "none"
+"""In place of the name of a rule of site choice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +73,10 @@ class Knobs:
     health: HealthSettings = field(default_factory=HealthSettings)
     scrape: ScrapeSettings = field(default_factory=ScrapeSettings)
     reports: StateSettings = field(default_factory=StateSettings)
+    probe: ProbeSettings = field(default_factory=ProbeSettings)
     prefix_index: PrefixIndexSettings = field(default_factory=PrefixIndexSettings)
     index_snapshot: SnapshotSettings = field(default_factory=SnapshotSettings)
+    feedback: FeedbackSettings = field(default_factory=FeedbackSettings)
     log: LogFiles = field(default_factory=LogFiles)
     origin: str = ""
     seed: int = 0
@@ -110,6 +119,12 @@ class ServiceSettings:
         metrics_listen: ``HOST:PORT`` of the metrics page; empty = none.
         flow: Flow control in front of the router; ``none`` = every request is decided on at once.
         flow_settings: Settings of it that differ from its defaults.
+        sites: Rule that chooses the site where the fleet has several; ``none`` = the policy is shown all at once.
+        sites_settings: Settings of it that differ from its defaults.
+        only_site: Serve the engines of this site alone, with an entry router in front; empty = all.
+        probe: Whether a listed engine takes requests only once it has answered a completion of one token.
+        feedback: Whether what became of the requests corrects the flow control; its settings are in ``knobs``.
+        feedback_state: Where the feedback is kept for the next process, and for a planner; ``None`` = nowhere.
         follow_s: How often files are looked at.
     """
 
@@ -128,6 +143,12 @@ class ServiceSettings:
     policy_settings: Mapping[str, Setting] = field(default_factory=dict)
     flow: str = "slomax"
     flow_settings: Mapping[str, Setting] = field(default_factory=dict)
+    sites: str = "fleetmind"
+    sites_settings: Mapping[str, Setting] = field(default_factory=dict)
+    only_site: str = ""
+    probe: bool = False
+    feedback: bool = True
+    feedback_state: Path | None = None
     knobs: Knobs = field(default_factory=Knobs)
     follow_s: float = 1.0
     given: Given = field(default_factory=Given)
@@ -138,14 +159,34 @@ class ServiceSettings:
         Raises:
             SettingError: Its name or a setting is wrong.
         """
+        if self.feedback_state is not None and (self.flow == NO_FLOW or not self.feedback):
+            raise SettingError("no feedback, so nothing to keep", field="feedback_state")
         if self.flow == NO_FLOW:
             if self.flow_settings:
                 raise SettingError("no flow control, so nothing to set", field="flow_settings")
             return None
-        return flow_factory(self.flow, self.flow_settings)
+        return flow_factory(self.flow, self.flow_settings, self.knobs.feedback if self.feedback else None)
+
+    def make_sites(self) -> MakeSiteRule | None:
+        """What makes the rule of site choice; ``None`` = none.
+
+        Raises:
+            SettingError: Its name or a setting is wrong.
+        """
+        if self.sites == NO_SITES:
+            if self.sites_settings:
+                raise SettingError("no rule of site choice, so nothing to set", field="sites_settings")
+            return None
+        made = site_rule_factory(self.sites, self.sites_settings)
+        return None if self.only_site else made
 
 
 def read_knobs(path: Path) -> tuple[Knobs, frozenset[str]]:
+    """Read a router's settings file; see :func:`read_settings`."""
+    return read_settings(path, Knobs)
+
+
+def read_settings(path: Path, kind: type[KnobsT]) -> tuple[KnobsT, frozenset[str]]:
     """Read a settings file: what counts now, and the dotted keys that it holds.
 
     Raises:
@@ -162,11 +203,11 @@ def read_knobs(path: Path) -> tuple[Knobs, frozenset[str]]:
     if not faults:
         decoder = Decoder(BOOK, faults=faults)
         try:
-            knobs = decoder.read(Knobs, {} if tree.value is None else tree.value)
+            knobs = decoder.read(kind, {} if tree.value is None else tree.value)
         except SettingError as error:
             fault = Fault((error.field or "",), error.problem, value=error.value, expected=error.expected)
             faults.append(fault)
-    if faults or not isinstance(knobs, Knobs):
+    if faults or not isinstance(knobs, kind):
         problems = to_errors(faults, DocumentError, str(path), tree.lines)
         problems[0].problems = tuple(problems)
         raise problems[0]

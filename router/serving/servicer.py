@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, NoReturn, TypeAlias, TypeVar
+from typing import Any, NoReturn, TypeAlias
 
 import grpc
 
@@ -15,8 +16,10 @@ from router.flow.unverified import UnverifiedSources, source_of
 from router.pb.v1 import router_pb2 as pb
 from router.pb.v1 import router_pb2_grpc as rpc
 from router.serving.auth import Authenticator, Client
-from router.serving.call_gate import CallGate, CallRefusedError, caller, still_wanted
+from router.serving.call_gate import CallGate, CallRefusedError, caller, owner_of, still_wanted
+from router.serving.capacity_source import capacity_period_s
 from router.serving.explain import explain_route
+from router.serving.in_parallel import in_parallel
 from router.serving.lease_reports import ReportResult
 from router.serving.live import LiveRouter
 from router.serving.server_settings import ServerLimits
@@ -25,7 +28,6 @@ from router.serving.wire_request import InvalidRequestError
 
 Context: TypeAlias = Any
 """``grpc.aio.ServicerContext``, which carries no types."""
-AnswerT = TypeVar("AnswerT")
 YIELD_EVERY = 64
 """Reports taken in a row before others get the event loop."""
 
@@ -67,10 +69,11 @@ class RouterServicer(rpc.RouterServicer):
             with self.calls.enter():
                 client = self._caller("Route", context)
                 still_wanted(context)
+                owner = owner_of(client, context)
                 if self._turn is None:
-                    reply = self.live.route(request, client.tenant, client.name)
+                    reply = self.live.route(request, client.tenant, owner)
             if self._turn is not None:
-                reply = await self._turn.reply(request, client.tenant, client.name, context.time_remaining())
+                reply = await self._turn.reply(request, client.tenant, owner, context.time_remaining())
             self.ended["Route", "OK"] += 1
             return reply
         except (CallRefusedError, InvalidRequestError) as error:
@@ -88,8 +91,9 @@ class RouterServicer(rpc.RouterServicer):
                     )
                     raise CallRefusedError(grpc.StatusCode.RESOURCE_EXHAUSTED, message)
                 still_wanted(context)
+                owner = owner_of(client, context)
                 self.ended["RouteBatch", "OK"] += 1
-                return pb.RouteBatchReply(replies=[self._reply(each, client) for each in request.requests])
+                return pb.RouteBatchReply(replies=[self._reply(one, client, owner) for one in request.requests])
         except CallRefusedError as error:
             await self._fail("RouteBatch", context, error)
 
@@ -100,12 +104,13 @@ class RouterServicer(rpc.RouterServicer):
         try:
             with self.streams.enter():
                 client = self._caller("RouteStream", context)
+                owner = owner_of(client, context)
                 if self._turn is None:
                     async for request in requests:
-                        yield self._reply(request, client)
+                        yield self._reply(request, client, owner)
                 else:
-                    async for reply in _in_parallel(
-                        requests, self._in_turn(client, context), self.limits.stream_window
+                    async for reply in in_parallel(
+                        requests, self._in_turn(client, owner, context), self.limits.stream_window
                     ):
                         yield reply
                 self.ended["RouteStream", "OK"] += 1
@@ -117,10 +122,10 @@ class RouterServicer(rpc.RouterServicer):
         counts = dict.fromkeys(ReportResult, 0)
         try:
             with self.streams.enter():
-                client = self._caller("Report", context)
+                owner = owner_of(self._caller("Report", context), context)
                 taken = 0
                 async for event in events:
-                    counts[self.live.reports.take(event, client.name, self.live.clock())] += 1
+                    counts[self.live.reports.take(event, owner, self.live.clock())] += 1
                     taken += 1
                     if taken % YIELD_EVERY == 0:
                         await asyncio.sleep(0)
@@ -167,6 +172,29 @@ class RouterServicer(rpc.RouterServicer):
         except CallRefusedError as error:
             await self._fail("Watch", context, error)
 
+    async def Capacity(  # noqa: N802
+        self, request: pb.CapacityRequest, context: Context
+    ) -> AsyncIterator[pb.CapacityReport]:
+        """What the sites behind this router can do, now and each period; that it goes down is told at once."""
+        try:
+            with self.streams.enter():
+                self._caller("Capacity", context)
+                period_s = capacity_period_s(request)
+                while True:  # also while it goes down: until then outcomes are taken
+                    yield self.live.capacity.report()
+                    await self._pause(period_s)
+        except CallRefusedError as error:
+            await self._fail("Capacity", context, error)
+
+    async def _pause(self, period_s: float) -> None:
+        """Wait until the next report is due."""
+        draining, loop = self.live.draining, asyncio.get_running_loop()
+        end_s = loop.time() + period_s
+        while self.live.draining == draining and (left_s := end_s - loop.time()) > 0:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left_s):
+                    await self._changed.wait()
+
     async def _fail(
         self, method: str, context: Context, error: CallRefusedError | InvalidRequestError
     ) -> NoReturn:
@@ -176,19 +204,21 @@ class RouterServicer(rpc.RouterServicer):
         await context.abort(code, str(error))
         raise error
 
-    def _reply(self, request: pb.RouteRequest, client: Client) -> pb.RouteReply:
+    def _reply(self, request: pb.RouteRequest, client: Client, owner: str) -> pb.RouteReply:
         """One of several requests: a wrong one must not end the others."""
         try:
-            return self.live.route(request, client.tenant, client.name)
+            return self.live.route(request, client.tenant, owner)
         except InvalidRequestError as error:
             return self.live.invalid(request.request_id, error)
 
-    def _in_turn(self, client: Client, context: Context) -> Callable[[pb.RouteRequest], Awaitable[pb.RouteReply]]:
+    def _in_turn(
+        self, client: Client, owner: str, context: Context
+    ) -> Callable[[pb.RouteRequest], Awaitable[pb.RouteReply]]:
         async def answer(request: pb.RouteRequest) -> pb.RouteReply:
             if self._turn is None:
-                return self._reply(request, client)
+                return self._reply(request, client, owner)
             try:
-                return await self._turn.reply(request, client.tenant, client.name, context.time_remaining())
+                return await self._turn.reply(request, client.tenant, owner, context.time_remaining())
             except InvalidRequestError as error:
                 return self.live.invalid(request.request_id, error)
             except CallRefusedError:
@@ -214,39 +244,3 @@ class RouterServicer(rpc.RouterServicer):
     def _wake_watchers(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
-
-
-async def _in_parallel(
-    requests: AsyncIterator[pb.RouteRequest],
-    answer: Callable[[pb.RouteRequest], Awaitable[AnswerT]],
-    window: int,
-) -> AsyncIterator[AnswerT]:
-    """Answers as they come, with at most ``window`` requests under way; a full window stops the reading."""
-    done: asyncio.Queue[AnswerT | BaseException | None] = asyncio.Queue()
-    room = asyncio.Semaphore(window)
-
-    async def one(request: pb.RouteRequest) -> None:
-        try:
-            done.put_nowait(await answer(request))
-        except Exception as error:
-            done.put_nowait(error)
-
-    async def read() -> None:
-        try:
-            async with asyncio.TaskGroup() as group:
-                async for request in requests:
-                    await room.acquire()
-                    group.create_task(one(request))
-        finally:
-            done.put_nowait(None)
-
-    reader = asyncio.create_task(read())
-    try:
-        while (result := await done.get()) is not None:
-            room.release()
-            if isinstance(result, BaseException):
-                raise result
-            yield result
-        await reader
-    finally:
-        reader.cancel()

@@ -18,6 +18,7 @@ from router.prompts.prompt import GivenHashes, HashedPrompt, Prompt, PromptHashe
 from router.serving.class_lengths import ClassLengths
 from router.slomax.classify import Classifier, ClassQuestion
 from router.types import RouteRequest
+from router.version_choice import VersionChoice
 
 UNNAMED_KIND, OTHER_KIND = "unnamed", "other"
 API_KINDS = ("chat", "completions", "responses", "messages", "embeddings", UNNAMED_KIND, OTHER_KIND)
@@ -104,6 +105,8 @@ class WireReader:
         self.lengths = lengths
         self.hasher = hasher or GivenHashes()
         self.next_number = first_number
+        self.versions = VersionChoice()
+        """Which version answers a request that names none; the plan in force says."""
 
     def read(self, asked: pb.RouteRequest, bound_tenant: str = "") -> Asked:
         """Check and translate.
@@ -122,7 +125,8 @@ class WireReader:
         tenant = self._tenants.get(tenant_name)
         if tenant is None and self._tenants:
             raise RefusedError(RefusalReason.UNKNOWN_TENANT, "the fleet file names no such tenant")
-        model = self._models.get(asked.model)
+        stays = asked.session_id or asked.request_id or str(self.next_number)
+        model = self._models.get(self.versions.key(asked.model, stays))
         if model is None:
             raise RefusedError(RefusalReason.UNKNOWN_MODEL, "the fleet file names no such model version")
         if asked.origin and asked.origin not in self._sites:

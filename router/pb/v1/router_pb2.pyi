@@ -189,14 +189,16 @@ class Error(_message.Message):
     def __init__(self, http_status: _Optional[int] = ..., output_tokens: _Optional[int] = ..., timed_out: _Optional[bool] = ...) -> None: ...
 
 class ReportSummary(_message.Message):
-    __slots__ = ("accepted", "unknown_lease", "invalid")
+    __slots__ = ("accepted", "unknown_lease", "invalid", "held")
     ACCEPTED_FIELD_NUMBER: _ClassVar[int]
     UNKNOWN_LEASE_FIELD_NUMBER: _ClassVar[int]
     INVALID_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
     accepted: int
     unknown_lease: int
     invalid: int
-    def __init__(self, accepted: _Optional[int] = ..., unknown_lease: _Optional[int] = ..., invalid: _Optional[int] = ...) -> None: ...
+    held: int
+    def __init__(self, accepted: _Optional[int] = ..., unknown_lease: _Optional[int] = ..., invalid: _Optional[int] = ..., held: _Optional[int] = ...) -> None: ...
 
 class ExplainRequest(_message.Message):
     __slots__ = ("request",)
@@ -205,20 +207,88 @@ class ExplainRequest(_message.Message):
     def __init__(self, request: _Optional[_Union[RouteRequest, _Mapping]] = ...) -> None: ...
 
 class ExplainReply(_message.Message):
-    __slots__ = ("decision", "class_rule", "candidates", "rejected", "budget", "queue")
+    __slots__ = ("decision", "class_rule", "candidates", "rejected", "budget", "queue", "site_choice", "corrections")
     DECISION_FIELD_NUMBER: _ClassVar[int]
     CLASS_RULE_FIELD_NUMBER: _ClassVar[int]
     CANDIDATES_FIELD_NUMBER: _ClassVar[int]
     REJECTED_FIELD_NUMBER: _ClassVar[int]
     BUDGET_FIELD_NUMBER: _ClassVar[int]
     QUEUE_FIELD_NUMBER: _ClassVar[int]
+    SITE_CHOICE_FIELD_NUMBER: _ClassVar[int]
+    CORRECTIONS_FIELD_NUMBER: _ClassVar[int]
     decision: RouteReply
     class_rule: str
     candidates: _containers.RepeatedCompositeFieldContainer[Candidate]
     rejected: _containers.RepeatedCompositeFieldContainer[Rejected]
     budget: Budget
     queue: Queue
-    def __init__(self, decision: _Optional[_Union[RouteReply, _Mapping]] = ..., class_rule: _Optional[str] = ..., candidates: _Optional[_Iterable[_Union[Candidate, _Mapping]]] = ..., rejected: _Optional[_Iterable[_Union[Rejected, _Mapping]]] = ..., budget: _Optional[_Union[Budget, _Mapping]] = ..., queue: _Optional[_Union[Queue, _Mapping]] = ...) -> None: ...
+    site_choice: SiteChoice
+    corrections: Corrections
+    def __init__(self, decision: _Optional[_Union[RouteReply, _Mapping]] = ..., class_rule: _Optional[str] = ..., candidates: _Optional[_Iterable[_Union[Candidate, _Mapping]]] = ..., rejected: _Optional[_Iterable[_Union[Rejected, _Mapping]]] = ..., budget: _Optional[_Union[Budget, _Mapping]] = ..., queue: _Optional[_Union[Queue, _Mapping]] = ..., site_choice: _Optional[_Union[SiteChoice, _Mapping]] = ..., corrections: _Optional[_Union[Corrections, _Mapping]] = ...) -> None: ...
+
+class Corrections(_message.Message):
+    __slots__ = ("admitted_share", "repeats_share", "capacity", "debt")
+    ADMITTED_SHARE_FIELD_NUMBER: _ClassVar[int]
+    REPEATS_SHARE_FIELD_NUMBER: _ClassVar[int]
+    CAPACITY_FIELD_NUMBER: _ClassVar[int]
+    DEBT_FIELD_NUMBER: _ClassVar[int]
+    admitted_share: float
+    repeats_share: float
+    capacity: float
+    debt: float
+    def __init__(self, admitted_share: _Optional[float] = ..., repeats_share: _Optional[float] = ..., capacity: _Optional[float] = ..., debt: _Optional[float] = ...) -> None: ...
+
+class SiteChoice(_message.Message):
+    __slots__ = ("rule", "chosen", "options")
+    RULE_FIELD_NUMBER: _ClassVar[int]
+    CHOSEN_FIELD_NUMBER: _ClassVar[int]
+    OPTIONS_FIELD_NUMBER: _ClassVar[int]
+    rule: str
+    chosen: str
+    options: _containers.RepeatedCompositeFieldContainer[SiteOption]
+    def __init__(self, rule: _Optional[str] = ..., chosen: _Optional[str] = ..., options: _Optional[_Iterable[_Union[SiteOption, _Mapping]]] = ...) -> None: ...
+
+class SiteOption(_message.Message):
+    __slots__ = ("site", "chosen", "open", "reason", "total_s", "network_s", "queue_s", "compute_s", "saved_s", "late_s", "price_s", "share_s", "trust_s", "stay_s", "age_s", "ready", "free_slots", "load", "harm_s")
+    SITE_FIELD_NUMBER: _ClassVar[int]
+    CHOSEN_FIELD_NUMBER: _ClassVar[int]
+    OPEN_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_S_FIELD_NUMBER: _ClassVar[int]
+    NETWORK_S_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_S_FIELD_NUMBER: _ClassVar[int]
+    COMPUTE_S_FIELD_NUMBER: _ClassVar[int]
+    SAVED_S_FIELD_NUMBER: _ClassVar[int]
+    LATE_S_FIELD_NUMBER: _ClassVar[int]
+    PRICE_S_FIELD_NUMBER: _ClassVar[int]
+    SHARE_S_FIELD_NUMBER: _ClassVar[int]
+    TRUST_S_FIELD_NUMBER: _ClassVar[int]
+    STAY_S_FIELD_NUMBER: _ClassVar[int]
+    AGE_S_FIELD_NUMBER: _ClassVar[int]
+    READY_FIELD_NUMBER: _ClassVar[int]
+    FREE_SLOTS_FIELD_NUMBER: _ClassVar[int]
+    LOAD_FIELD_NUMBER: _ClassVar[int]
+    HARM_S_FIELD_NUMBER: _ClassVar[int]
+    site: str
+    chosen: bool
+    open: bool
+    reason: str
+    total_s: float
+    network_s: float
+    queue_s: float
+    compute_s: float
+    saved_s: float
+    late_s: float
+    price_s: float
+    share_s: float
+    trust_s: float
+    stay_s: float
+    age_s: float
+    ready: int
+    free_slots: float
+    load: float
+    harm_s: float
+    def __init__(self, site: _Optional[str] = ..., chosen: _Optional[bool] = ..., open: _Optional[bool] = ..., reason: _Optional[str] = ..., total_s: _Optional[float] = ..., network_s: _Optional[float] = ..., queue_s: _Optional[float] = ..., compute_s: _Optional[float] = ..., saved_s: _Optional[float] = ..., late_s: _Optional[float] = ..., price_s: _Optional[float] = ..., share_s: _Optional[float] = ..., trust_s: _Optional[float] = ..., stay_s: _Optional[float] = ..., age_s: _Optional[float] = ..., ready: _Optional[int] = ..., free_slots: _Optional[float] = ..., load: _Optional[float] = ..., harm_s: _Optional[float] = ...) -> None: ...
 
 class Budget(_message.Message):
     __slots__ = ("tokens_left", "tokens_per_s", "requests_left", "requests_per_s", "concurrent", "reserved_tokens", "in_flight")
@@ -338,3 +408,59 @@ class EndpointState(_message.Message):
     metrics: str
     incarnation: int
     def __init__(self, endpoint_id: _Optional[str] = ..., site: _Optional[str] = ..., model: _Optional[str] = ..., address: _Optional[str] = ..., ready: _Optional[bool] = ..., draining: _Optional[bool] = ..., healthy: _Optional[bool] = ..., metrics: _Optional[str] = ..., incarnation: _Optional[int] = ...) -> None: ...
+
+class CapacityRequest(_message.Message):
+    __slots__ = ("period_s",)
+    PERIOD_S_FIELD_NUMBER: _ClassVar[int]
+    period_s: float
+    def __init__(self, period_s: _Optional[float] = ...) -> None: ...
+
+class CapacityReport(_message.Message):
+    __slots__ = ("sequence", "lease_base", "draining", "plan_id", "fleet_digest", "sites")
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    LEASE_BASE_FIELD_NUMBER: _ClassVar[int]
+    DRAINING_FIELD_NUMBER: _ClassVar[int]
+    PLAN_ID_FIELD_NUMBER: _ClassVar[int]
+    FLEET_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    SITES_FIELD_NUMBER: _ClassVar[int]
+    sequence: int
+    lease_base: int
+    draining: bool
+    plan_id: str
+    fleet_digest: str
+    sites: _containers.RepeatedCompositeFieldContainer[SiteCapacity]
+    def __init__(self, sequence: _Optional[int] = ..., lease_base: _Optional[int] = ..., draining: _Optional[bool] = ..., plan_id: _Optional[str] = ..., fleet_digest: _Optional[str] = ..., sites: _Optional[_Iterable[_Union[SiteCapacity, _Mapping]]] = ...) -> None: ...
+
+class SiteCapacity(_message.Message):
+    __slots__ = ("site", "model", "ready", "idle", "free_slots", "load", "queue_s", "fixed_s", "prefill_s_per_token", "prefill_s_per_token2", "tpot_s", "busy", "age_s", "context_limit_tokens", "kv_capacity_tokens")
+    SITE_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    READY_FIELD_NUMBER: _ClassVar[int]
+    IDLE_FIELD_NUMBER: _ClassVar[int]
+    FREE_SLOTS_FIELD_NUMBER: _ClassVar[int]
+    LOAD_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_S_FIELD_NUMBER: _ClassVar[int]
+    FIXED_S_FIELD_NUMBER: _ClassVar[int]
+    PREFILL_S_PER_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    PREFILL_S_PER_TOKEN2_FIELD_NUMBER: _ClassVar[int]
+    TPOT_S_FIELD_NUMBER: _ClassVar[int]
+    BUSY_FIELD_NUMBER: _ClassVar[int]
+    AGE_S_FIELD_NUMBER: _ClassVar[int]
+    CONTEXT_LIMIT_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    KV_CAPACITY_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    site: str
+    model: str
+    ready: int
+    idle: int
+    free_slots: float
+    load: float
+    queue_s: float
+    fixed_s: float
+    prefill_s_per_token: float
+    prefill_s_per_token2: float
+    tpot_s: float
+    busy: float
+    age_s: float
+    context_limit_tokens: int
+    kv_capacity_tokens: int
+    def __init__(self, site: _Optional[str] = ..., model: _Optional[str] = ..., ready: _Optional[int] = ..., idle: _Optional[int] = ..., free_slots: _Optional[float] = ..., load: _Optional[float] = ..., queue_s: _Optional[float] = ..., fixed_s: _Optional[float] = ..., prefill_s_per_token: _Optional[float] = ..., prefill_s_per_token2: _Optional[float] = ..., tpot_s: _Optional[float] = ..., busy: _Optional[float] = ..., age_s: _Optional[float] = ..., context_limit_tokens: _Optional[int] = ..., kv_capacity_tokens: _Optional[int] = ...) -> None: ...

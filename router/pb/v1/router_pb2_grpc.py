@@ -64,6 +64,11 @@ class RouterStub:
                 request_serializer=router_dot_pb_dot_v1_dot_router__pb2.WatchRequest.SerializeToString,
                 response_deserializer=router_dot_pb_dot_v1_dot_router__pb2.WatchEvent.FromString,
                 _registered_method=True)
+        self.Capacity = channel.unary_stream(
+                '/tokenfleet.router.v1.Router/Capacity',
+                request_serializer=router_dot_pb_dot_v1_dot_router__pb2.CapacityRequest.SerializeToString,
+                response_deserializer=router_dot_pb_dot_v1_dot_router__pb2.CapacityReport.FromString,
+                _registered_method=True)
 
 
 class RouterServicer:
@@ -111,6 +116,13 @@ class RouterServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Capacity(self, request, context):
+        """What the sites behind this router can do now, then again each period. For the entry router of two levels.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_RouterServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -143,6 +155,11 @@ def add_RouterServicer_to_server(servicer, server):
                     servicer.Watch,
                     request_deserializer=router_dot_pb_dot_v1_dot_router__pb2.WatchRequest.FromString,
                     response_serializer=router_dot_pb_dot_v1_dot_router__pb2.WatchEvent.SerializeToString,
+            ),
+            'Capacity': grpc.unary_stream_rpc_method_handler(
+                    servicer.Capacity,
+                    request_deserializer=router_dot_pb_dot_v1_dot_router__pb2.CapacityRequest.FromString,
+                    response_serializer=router_dot_pb_dot_v1_dot_router__pb2.CapacityReport.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -307,6 +324,33 @@ class Router:
             '/tokenfleet.router.v1.Router/Watch',
             router_dot_pb_dot_v1_dot_router__pb2.WatchRequest.SerializeToString,
             router_dot_pb_dot_v1_dot_router__pb2.WatchEvent.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Capacity(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/tokenfleet.router.v1.Router/Capacity',
+            router_dot_pb_dot_v1_dot_router__pb2.CapacityRequest.SerializeToString,
+            router_dot_pb_dot_v1_dot_router__pb2.CapacityReport.FromString,
             options,
             channel_credentials,
             insecure,
