@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.split_simulation import simulated_lines
 from data.types import FloatArray, IntArray
 from planner.intervals import Estimate, paired_relative_difference
 from solver.backends import solve_here
@@ -206,6 +207,18 @@ def value_rows(load: float, lines: list[dict[str, float]]) -> list[Row]:
     return found
 
 
+def simulated_rows(instances: int) -> list[Row]:
+    """Mean gains of the solver in Goodput of simulated runs; see ``benchmarks.split_simulation``."""
+    with ChildSolver() as child:
+        lines = list(simulated_lines(child, instances))
+    found = []
+    for rival in ("regret", "greedy"):
+        gain = paired_relative_difference([line["solver"] for line in lines], [line[rival] for line in lines])
+        target = "> 0, interval above 0" if rival == "regret" else None
+        found.append(_gain(f"split/simulated/goodput_over_{rival}", gain, target, len(lines)))
+    return found
+
+
 def _gain(id_: str, value: Estimate, target: str | None, count: int) -> Row:
     met = target is None or (value.low is not None and value.low > 0)
     return {**_row(id_, value.mean, "relative", target, met), "ratio": 1.0 + value.mean, "seeds": count,
@@ -233,6 +246,8 @@ def rows(quick: bool) -> list[Row]:
     with ChildSolver() as child:
         for load in (1.2,) if quick else (0.9, 1.2, 1.6):
             found += value_rows(load, value_table(load, child, QUICK_INSTANCES if quick else INSTANCES))
+    if not quick:
+        found += simulated_rows(INSTANCES)
     return found
 
 

@@ -61,7 +61,7 @@ def pool_splits(
     pools = tuple(_pool(given, solution, int(i), running, corrections) for i in places)
     problem = _problem(fleet, given, places, pools, lines, corrections)
     split = split_capacity(problem, settings.split, solve)
-    return _rows(given, places, pools, lines, split), _notes(given, places, problem, lines, split)
+    return _rows(given, places, pools, lines, split, corrections), _notes(given, places, problem, lines, split)
 
 
 def _notes(
@@ -161,7 +161,7 @@ def _before(given: PlacementInput, i: int, running: PlanDocument | None) -> Floa
     ]
     if not mine:
         return None
-    worth = {row.workload_class: row.tokens_per_s for row in mine}
+    worth = {row.workload_class: row.tokens_per_s / row.correction for row in mine}
     rates = np.array([max(given.capacities[i].rate(name), 1e-9) for name in given.classes])
     time = np.array([worth.get(name, 0.0) for name in given.classes]) / rates
     total = float(time.sum())
@@ -210,6 +210,7 @@ def _rows(
     pools: tuple[CapacityPool, ...],
     lines: Sequence[_Line],
     split: CapacitySplit,
+    corrections: Corrections,
 ) -> tuple[PoolSplit, ...]:
     """One row a (site, model, GPU type, class); configurations of the same GPU type add up."""
     rows: dict[tuple[str, str, str, str], PoolSplit] = {}
@@ -227,7 +228,14 @@ def _rows(
             }
             carried = float(pools[p].rate[c, level])
             row = PoolSplit(
-                site, config.model, config.gpu_type, kind, -(-level // pools[p].parts), round(carried, 3), quota
+                site,
+                config.model,
+                config.gpu_type,
+                kind,
+                -(-level // pools[p].parts),
+                round(carried, 3),
+                quota,
+                corrections.capacity_of(site, config.model, config.gpu_type, kind),
             )
             key = (site, config.model, config.gpu_type, kind)
             rows[key] = _sum(rows[key], row) if key in rows else row

@@ -16,7 +16,7 @@ import grpc.aio
 from router.channel_options import client_options
 from router.client.attempt import Attempt, RefusedError, ReportBuffer
 from router.client.query import Placement, Query, Refusal, from_wire, to_wire
-from router.client.retries import backoffs, may_retry
+from router.client.retries import backoffs, may_retry, pause_after
 from router.client.settings import ClientSettings, Identity
 from router.pb.v1 import router_pb2 as pb
 from router.pb.v1.router_pb2_grpc import RouterStub
@@ -71,27 +71,44 @@ class AsyncRouterClient:
         self.reports.dropped += len(self.reports.take())
         await self._channel.close()
 
-    async def ask(self, query: Query, deadline_s: float | None = None) -> Placement | Refusal:
+    async def ask(
+        self, query: Query, deadline_s: float | None = None, *, patient: bool = False
+    ) -> Placement | Refusal:
         """Where should this go? A placement holds a lease: end it with reports, or use ``route``.
+
+        Args:
+            query: The request.
+            deadline_s: Time limit of all of this; ``None`` = that of the settings.
+            patient: After a refusal that says when to come again, wait so long and ask again, if the deadline
+                leaves time for it; else the refusal is given at once.
 
         Raises:
             grpc.aio.AioRpcError: The router could not be reached in time, or the call itself is wrong.
         """
         message = to_wire(query)
-        reply = await self._retried(
-            lambda timeout: self._stub.Route(message, timeout=timeout, metadata=self._metadata), deadline_s
-        )
-        return from_wire(reply)
+        end_s = time.monotonic() + (self.settings.deadline_s if deadline_s is None else deadline_s)
+        while True:
+            reply = await self._retried(
+                lambda timeout: self._stub.Route(message, timeout=timeout, metadata=self._metadata),
+                max(end_s - time.monotonic(), 0.001),
+            )
+            answer = from_wire(reply)
+            pause_s = pause_after(answer, end_s - time.monotonic(), self._random) if patient else None
+            if pause_s is None:
+                return answer
+            await asyncio.sleep(pause_s)
 
     @asynccontextmanager
-    async def route(self, query: Query, deadline_s: float | None = None) -> AsyncIterator[Attempt]:
-        """Ask, hand out the attempt, and report how it ended, whatever happens inside.
+    async def route(
+        self, query: Query, deadline_s: float | None = None, *, patient: bool = False
+    ) -> AsyncIterator[Attempt]:
+        """Ask as :meth:`ask`, hand out the attempt, and report how it ended, whatever happens inside.
 
         Raises:
             RefusedError: There is no place.
             grpc.aio.AioRpcError: As ``ask``.
         """
-        answer = await self.ask(query, deadline_s)
+        answer = await self.ask(query, deadline_s, patient=patient)
         if isinstance(answer, Refusal):
             raise RefusedError(answer)
         attempt = Attempt(answer, self.send)

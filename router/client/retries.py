@@ -1,4 +1,7 @@
-"""When a question may be asked again: only if the router could not be reached, and only within the deadline."""
+"""When a question may be asked again: if the router could not be reached, or after a refusal that says when.
+
+Both only within the deadline of the question.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,11 @@ from collections.abc import Iterator
 
 import grpc
 
+from router.client.query import Placement, Refusal
 from router.client.settings import ClientSettings
+
+HINT_JITTER = 0.1
+"""Share by which a pause after a refusal is spread upwards, so that callers do not come back together."""
 
 
 def may_retry(code: grpc.StatusCode) -> bool:
@@ -21,3 +28,14 @@ def backoffs(settings: ClientSettings, generator: random.Random) -> Iterator[flo
     while True:
         yield pause_s * (0.5 + 0.5 * generator.random())
         pause_s = min(2.0 * pause_s, settings.most_backoff_s)
+
+
+def pause_after(answer: Placement | Refusal, left_s: float, generator: random.Random) -> float | None:
+    """Pause before asking again: the hint of a refusal or somewhat more.
+
+    ``None`` = do not ask again: it is no refusal, or one without a hint, or the time ``left_s`` is over by then.
+    """
+    if not isinstance(answer, Refusal) or answer.retry_after_s is None:
+        return None
+    pause_s = answer.retry_after_s * (1.0 + HINT_JITTER * generator.random())
+    return pause_s if pause_s < left_s else None

@@ -18,11 +18,13 @@ from router.flow.first_arrivals import FirstArrivals
 from router.flow.flow_hooks import Clearance
 from router.flow.flow_listener import FlowListener
 from router.flow.holding import HOLDABLE, HoldingBay
+from router.flow.silence import SilenceWatch
 from router.flow.waiter import Answer, Key, Waiter, key_of
 from router.pb.v1 import router_pb2 as pb
 from router.serving.live import LiveRouter
 from router.serving.wire_request import Asked
 from router.slomax.context import FlowContext
+from router.slomax.corrected import Corrected
 from router.slomax.refusals import Refusals
 from router.slomax.types import Admitted, FlowControl, FlowStatus, Queued, Ready, Refused
 from router.types import RouteRequest
@@ -42,7 +44,9 @@ class FlowDesk:
 
     Attributes:
         flow: The flow control.
+        corrected: The same, if it is under feedback; else ``None``.
         listener: Must be told of everything that the router does.
+        silence: Notices callers that do not report.
         seen: Queues and budgets as of a second ago at most, for readers on other threads.
         arm: Told when ``pump`` must be called next (the router's clock); set by whoever runs the router.
     """
@@ -67,9 +71,11 @@ class FlowDesk:
             now_s=live.clock(),
         )
         self.flow = make(context)
+        self.corrected = self.flow if isinstance(self.flow, Corrected) else None
         self.seen = FlowStatus((), ())
         self._see_again_s = -math.inf
-        self.listener = FlowListener(self.flow, self._arrivals, self._opened)
+        self.silence = SilenceWatch()
+        self.listener = FlowListener(self.flow, self._arrivals, self._opened, self.silence)
 
     def __len__(self) -> int:
         """Requests that wait, held ones included."""
@@ -174,6 +180,9 @@ class FlowDesk:
         """Upkeep: watch engines that load, and do what is due."""
         now_s = self._live.clock()
         self._held.look(now_s)
+        if self.corrected is not None:
+            self.corrected.step(now_s)
+        self.silence.look(len(self._waiting), len(self._live.leases), now_s)
         self.pump()
         if now_s >= self._see_again_s:
             self._see_again_s = now_s + SEEN_EVERY_S
@@ -211,6 +220,8 @@ class FlowDesk:
         for split in plan.splits:
             quotas[split.model, split.workload_class] += split.tokens_per_s
         self.flow.set_quotas(quotas, self._live.clock())
+        if self.corrected is not None:
+            self.corrected.expect(plan.splits)
 
     def close(self) -> None:
         """Refuse all that wait: another router may still serve them in time."""
@@ -231,9 +242,9 @@ class FlowDesk:
         if self._waiting:
             self.arm(max(self.flow.wakeup_s(now_s), now_s))
 
-    def _offer(self, waiter: Waiter, now_s: float) -> Admitted | Queued | Refused:
+    def _offer(self, waiter: Waiter, now_s: float, again: bool = False) -> Admitted | Queued | Refused:
         self._keys[waiter.key] = waiter
-        verdict = self.flow.offer(waiter.arrival(), now_s)
+        verdict = self.flow.offer(waiter.arrival(again), now_s)
         if not isinstance(verdict, Queued):
             del self._keys[waiter.key]
         return verdict
@@ -249,7 +260,7 @@ class FlowDesk:
         """Let in those for whom an engine has come up, and refuse those whose time is over."""
         for waiter, refused in self._held.released(now_s, lambda one: bool(len(self._candidates(one)))):
             self._forget(waiter)
-            verdict = self._offer(waiter, now_s) if refused is None else refused
+            verdict = self._offer(waiter, now_s, again=True) if refused is None else refused
             if isinstance(verdict, Queued):
                 self._waiting[verdict.ticket] = waiter
             else:

@@ -7,9 +7,11 @@ from dataclasses import replace
 
 from data.types import RefusalReason, Status
 from router.flow.first_arrivals import FirstArrivals
-from router.serving.attempt_end import NEVER_SENT, AttemptEnd
+from router.flow.silence import SilenceWatch
+from router.serving.attempt_end import EXPIRED, NEVER_SENT, AttemptEnd
 from router.serving.lease_reports import attempt_outcome
 from router.serving.open_leases import OpenLease
+from router.slomax.time_left import with_time_left
 from router.slomax.types import FlowControl
 
 
@@ -20,9 +22,17 @@ class FlowListener:
         flow: The flow control.
         arrivals: Remembers the first arrival of what failed.
         opened: Told the time when somebody who waits may be able to go.
+        silence: Told of each report of a caller.
     """
 
-    def __init__(self, flow: FlowControl, arrivals: FirstArrivals, opened: Callable[[float], None]) -> None:
+    def __init__(
+        self,
+        flow: FlowControl,
+        arrivals: FirstArrivals,
+        opened: Callable[[float], None],
+        silence: SilenceWatch,
+    ) -> None:
+        self._silence = silence
         self._flow = flow
         self._arrivals = arrivals
         self._opened = opened
@@ -36,17 +46,21 @@ class FlowListener:
 
     def first_token(self, lease: OpenLease, now_s: float) -> None:
         """A prefill is done; others may go."""
+        self._silence.heard(now_s)
         self._flow.first_token(lease.request, lease.endpoint, now_s)
         self._opened(now_s)
 
     def ended(self, lease: OpenLease, end: AttemptEnd, now_s: float) -> None:
         """An attempt ended: its budget is settled with what it used."""
+        if end.reason != EXPIRED:
+            self._silence.heard(now_s)
         outcome = attempt_outcome(lease, end, now_s)
         if end.reason == NEVER_SENT:
             outcome = replace(outcome, input_tokens=0)
         elif end.status is Status.FAILED:
             self._arrivals.failed(lease.request.request_id, outcome.arrival_s, now_s)
-        self._flow.finished(lease.request, outcome)
+        # As it was sent: with what its wait had left of the targets.
+        self._flow.finished(with_time_left(lease.request, lease.queued_s), outcome)
         self._opened(now_s)
 
     def unknown_lease(self) -> None:

@@ -61,10 +61,11 @@ class Waiter:
         self.read = replace(read, request=replace(read.request, request_id=number))
         return None
 
-    def arrival(self) -> Arrival:
-        """The same for a flow control, whose time to live counts from the first arrival."""
+    def arrival(self, again: bool = False) -> Arrival:
+        """The same for a flow control; the time to live counts from the first arrival. ``again``: it was held."""
         before_s = self.asked_s - self.arrived_s
-        return Arrival(self.request, self.arrived_s, None if self.ttl_s == math.inf else self.ttl_s + before_s)
+        ttl_s = None if self.ttl_s == math.inf else self.ttl_s + before_s
+        return Arrival(self.request, self.arrived_s, ttl_s, again)
 
 
 def key_of(request: RouteRequest) -> Key:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 from statistics import NormalDist
 
+import numpy as np
+
 from data.fleet.types import Fleet, Tier
 from data.types import RefusalReason
 from router.slomax.queues import Queues
+from router.slomax.reaches import Reaches
 from router.slomax.settings import SloMaxSettings
 from router.slomax.waiting import Waiting
 
@@ -27,12 +30,15 @@ class Admission:
         fleet: Classes and tiers.
         settings: Bounds.
         queues: What waits.
+        rng: Draws who is shed.
     """
 
-    def __init__(self, fleet: Fleet, settings: SloMaxSettings, queues: Queues) -> None:
+    def __init__(self, fleet: Fleet, settings: SloMaxSettings, queues: Queues, rng: np.random.Generator) -> None:
         self._settings = settings
         self._queues = queues
+        self._rng = rng
         self._caution = {one.name: TIER_CAUTION[one.tier] for one in fleet.tenants}
+        self._guaranteed = {one.name for one in fleet.tenants if one.tier == "guaranteed"}
 
     def ttl_s(self, workload_class: str, own_s: float | None) -> float:
         """Longest wait: the least of the global bound, the class's and the caller's. A caller can only shorten."""
@@ -55,10 +61,11 @@ class Admission:
             return item.arrived_s + slo.deadline_s - item.prefill_s - decode_s
         return math.inf
 
-    def wait_s(self, item: Waiting, rows: int) -> float:
-        """Predicted wait behind everything of its model that is as tight or tighter, over ``rows`` endpoints."""
+    def wait_s(self, item: Waiting, rows: int, reaches: Reaches) -> float:
+        """Predicted wait behind what is as tight or tighter and may take any of its own ``rows`` endpoints."""
         request = item.request
-        return self._queues.ahead_s(request.model, self._queues.rank(request.workload_class)) / max(rows, 1)
+        rank = self._queues.rank(request.workload_class)
+        return self._queues.ahead_of_s(request.model, rank, item.reach, reaches) / max(rows, 1)
 
     def full(self, item: Waiting, wait_s: float) -> RefusalReason | None:
         """Whether the queue has no room for a request that would wait ``wait_s``."""
@@ -74,13 +81,19 @@ class Admission:
     def hopeless(self, item: Waiting, ttft_s: float, wait_s: float, now_s: float) -> RefusalReason | None:
         """Whether a request of a class that refuses the late ones has too little chance to make it.
 
+        With ``shed`` it is turned away with the probability that it misses: the more so the less it can hope, and
+        those that stay wait behind fewer. The guaranteed tier is never drawn for.
+
         Args:
             item: The request.
             ttft_s: Its least predicted TTFT once its turn has come.
             wait_s: Predicted time until then.
             now_s: The clock.
         """
-        least = self._settings.refuse_below * self._caution.get(item.request.tenant, 1.0)
+        tenant = item.request.tenant
+        least = self._settings.refuse_below * self._caution.get(tenant, 1.0)
+        if self._settings.shed and tenant not in self._guaranteed:
+            least = max(least, float(self._rng.random()))
         return RefusalReason.OVERLOADED if self.meets(item, wait_s, ttft_s, now_s) < least else None
 
     def meets(self, item: Waiting, wait_s: float, ttft_s: float, now_s: float) -> float:

@@ -8,6 +8,7 @@ from data.types import FloatArray, IntArray
 from router.slomax.admission import Admission
 from router.slomax.context import FlowContext
 from router.slomax.gate import Gate
+from router.slomax.reaches import Reaches
 from router.slomax.settings import SloMaxSettings
 from router.slomax.types import Arrival
 from router.slomax.waiting import Waiting
@@ -32,12 +33,16 @@ class Appraisal:
         self._settings = settings
         self._gate = gate
         self._admission = admission
+        self.guaranteed = frozenset(one.name for one in context.fleet.tenants if one.tier == "guaranteed")
+        """Tenants of the guaranteed tier."""
         self._tickets = 0
+        self.reaches = Reaches()
+        """Sets of endpoints that requests may go to."""
 
     def renewed(self, context: FlowContext, admission: Admission) -> Appraisal:
         """The same under another fleet file; tickets count on."""
         new = Appraisal(context, self._settings, self._gate, admission)
-        new._tickets = self._tickets
+        new._tickets, new.reaches = self._tickets, self.reaches
         return new
 
     def prefill_s(self, request: RouteRequest) -> FloatArray:
@@ -73,7 +78,9 @@ class Appraisal:
         request, settings = item.request, self._settings
         rtt_s = self._context.rtt_s(request.origin)
         own_s, token_s, path_s, step_s = self._gate.least_of(rows, prefill_s, rtt_s)
+        item.guaranteed = request.tenant in self.guaranteed
         item.prefill_s = own_s
+        item.reach = self.reaches.number(rows)
         item.long = own_s >= settings.long_prefill_s
         item.work = max(own_s / token_s + settings.decode_price * request.expected_output_tokens, 1.0)
         # Round trip and one step of an idle engine pass besides the prefill, at the best.

@@ -1,22 +1,26 @@
 """A flow control under feedback: it reports to the feedback, and its corrections thin out what is offered to it.
 
 Thinning is by credit, not by chance: with a share of 0.7 seven of ten go on, evenly spread. The guaranteed tier is
-never thinned out. The flow control behind it is any other; it is not told.
+never thinned out. The flow control behind it is any other; one that shares by weight is told of debts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
 from data.fleet.types import Fleet
+from data.plan import PoolSplit
 from data.types import Outcome, RefusalReason
 from router.slomax.context import FlowContext
-from router.slomax.corrections import PoolClass
+from router.slomax.corrections import Corrections, PoolClass
+from router.slomax.expected import expected_of
 from router.slomax.feedback import Feedback
+from router.slomax.feedback_state import SavedFeedback
+from router.slomax.passing import Passing
 from router.slomax.refusals import Refusals
-from router.slomax.types import Arrival, Dropped, FlowControl, FlowStatus, Ready, Verdict
+from router.slomax.types import Arrival, FlowControl, Verdict
 from router.types import RouteRequest
 
 LEAST_LEFT = 0.2
@@ -39,25 +43,52 @@ class Credit:
         return passed
 
 
-class Corrected:
+class Corrected(Passing):
     """See the module; see ``router.slomax.types.FlowControl`` for the methods. The pool of a request is its model.
 
     Args:
         context: The router's view of the fleet.
         flow: Behind the feedback.
         feedback: Learns from all arrivals and ends.
+        share: Share of the traffic that this router sees (above 0, at most 1), so of what a plan promises.
     """
 
-    def __init__(self, context: FlowContext, flow: FlowControl, feedback: Feedback) -> None:
-        self.flow = flow
+    def __init__(self, context: FlowContext, flow: FlowControl, feedback: Feedback, share: float = 1.0) -> None:
+        super().__init__(flow)
         self.feedback = feedback
+        self._share = share
+        self._splits: tuple[PoolSplit, ...] = ()
         self._refusals = Refusals(np.random.default_rng([context.seed, 0xFEED]))
         self._first, self._further = Credit(), Credit()
         self._read(context.fleet)
 
     def _read(self, fleet: Fleet) -> None:
+        self._fleet = fleet
         self._exempt = {one.name for one in fleet.tenants if one.tier == "guaranteed"}
         self._slos = {kind.name: kind.slo for kind in fleet.classes}
+        self.feedback.expect(expected_of(fleet, self._splits, self._share))
+
+    @property
+    def corrections(self) -> Corrections:
+        """What is corrected now."""
+        return self.feedback.corrections
+
+    def expect(self, splits: Iterable[PoolSplit]) -> None:
+        """Another plan is in force; what was learned stays."""
+        self._splits = tuple(splits)
+        self._read(self._fleet)
+
+    def step(self, now_s: float) -> Corrections:
+        """Take the next step if it is due, and pass on what tenants are owed; gives the corrections."""
+        before = self.feedback.corrections
+        now = self.feedback.step(now_s)
+        if now is not before:
+            self.set_debts(now.debt_of)
+        return now
+
+    def restore(self, saved: SavedFeedback, now_s: float) -> None:
+        """Go on where another process was; see ``Feedback.restore``. ``now_s`` is the time since 1970."""
+        self.set_debts(self.feedback.restore(saved.state, max(now_s - saved.saved_at_s, 0.0), now_s).debt_of)
 
     @property
     def name(self) -> str:
@@ -68,9 +99,10 @@ class Corrected:
         """Count it, thin out, then ask the flow control behind."""
         request = arrival.request
         key = request.model, request.workload_class
-        self.feedback.offered(*key, request.tenant, request.attempt, request.expected_output_tokens)
-        corrections = self.feedback.step(now_s)
-        if request.tenant not in self._exempt:
+        corrections = self.step(now_s)
+        if not arrival.again:
+            self.feedback.offered(*key, request.tenant, request.attempt, request.expected_output_tokens)
+        if not arrival.again and request.tenant not in self._exempt:
             repeated = request.attempt > 0
             shares, credit = (
                 (corrections.repeats, self._further) if repeated else (corrections.admission, self._first)
@@ -79,44 +111,13 @@ class Corrected:
                 return self._refusals.refuse(RefusalReason.OVERLOADED, self.feedback.due_s - now_s)
         return self.flow.offer(arrival, now_s)
 
-    def cancel(self, ticket: int, now_s: float) -> bool:
-        """As the flow control behind."""
-        return self.flow.cancel(ticket, now_s)
-
-    def next(self, now_s: float) -> Ready | Dropped | None:
-        """As the flow control behind."""
-        return self.flow.next(now_s)
-
-    def wakeup_s(self, now_s: float) -> float:
-        """As the flow control behind: corrections only bear on what arrives."""
-        return self.flow.wakeup_s(now_s)
-
-    def dispatched(self, request: RouteRequest, endpoint: int, now_s: float) -> None:
-        """As the flow control behind."""
-        self.flow.dispatched(request, endpoint, now_s)
-
-    def first_token(self, request: RouteRequest, endpoint: int, now_s: float) -> None:
-        """As the flow control behind."""
-        self.flow.first_token(request, endpoint, now_s)
-
     def finished(self, request: RouteRequest, outcome: Outcome) -> None:
         """Tell both. The request carries what was left of its targets when it was sent."""
-        slo = self._slos[request.workload_class]
-        hopeful = slo.ttft_s is None or (request.slo.ttft_s or 0.0) >= LEAST_LEFT * slo.ttft_s
-        self.feedback.ended(request.model, outcome, slo, hopeful)
+        slo = self._slos.get(request.workload_class)
+        if slo is not None:  # its class is still in the fleet file
+            hopeful = slo.ttft_s is None or (request.slo.ttft_s or 0.0) >= LEAST_LEFT * slo.ttft_s
+            self.feedback.ended(request.model, outcome, slo, hopeful)
         self.flow.finished(request, outcome)
-
-    def abandoned(self, request: RouteRequest, now_s: float) -> None:
-        """As the flow control behind."""
-        self.flow.abandoned(request, now_s)
-
-    def endpoint_reset(self, endpoint: int) -> None:
-        """As the flow control behind."""
-        self.flow.endpoint_reset(endpoint)
-
-    def set_quotas(self, quotas: Mapping[tuple[str, str], float], now_s: float) -> None:
-        """As the flow control behind: a plan that was made with the corrections holds them already."""
-        self.flow.set_quotas(quotas, now_s)
 
     def set_fleet(
         self, fleet: Fleet, now_s: float, again: Callable[[RouteRequest], RouteRequest | None]
@@ -124,7 +125,3 @@ class Corrected:
         """As the flow control behind; what was learned stays."""
         self._read(fleet)
         return self.flow.set_fleet(fleet, now_s, again)
-
-    def status(self, now_s: float) -> FlowStatus:
-        """As the flow control behind."""
-        return self.flow.status(now_s)

@@ -7,31 +7,47 @@ shares in units of work, with no rounds and no quantum to tune):
 (2)  the active flow with the least ``v`` goes first
 (3)  after a dispatch of ``work``:  ``v += work / weight``, and the queue's ``v`` is that of the flow served
 
-A flow is one tenant from one origin with prompts of one kind (long or not): its requests may use the same
-endpoints, so when its first one cannot go, no other of it needs to be tried.
+A flow is one tenant from one origin with prompts of one kind (long or not) that the same endpoints may serve: when
+its first cannot go, no other of it needs to be tried. Flows that differ in nothing but endpoints have one ``v``
+together, so that nobody gets more by being able to go to more places; the earlier key goes first among them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import Any
 
 from router.slomax.waiting import Waiting, WaitingHeap
 
-FlowKey = tuple[str, str, bool]
+ShareKey = tuple[str, str, bool]
 """Tenant, origin, long prefill."""
+FlowKey = tuple[str, str, bool, int]
+"""The same, and the number of the set of endpoints."""
 
 MOST_FLOWS = 4096
 """Flows that are remembered; beyond, those in which nobody waits are forgotten, and start afresh."""
 
+LEAST_PREFILL_S = 1e-9
+"""Less is the rest of a rounding."""
+
+
+@dataclass(slots=True, eq=False)
+class Share:
+    """What the flows of one tenant, origin and kind of prompt have together; ``active`` of them wait."""
+
+    weight: float
+    virtual: float = 0.0
+    active: int = 0
+
 
 @dataclass(slots=True, eq=False)
 class Flow:
-    """Requests that share a tenant, an origin and a kind of prompt."""
+    """Requests that share a tenant, an origin, a kind of prompt and the endpoints that may serve them."""
 
     key: FlowKey
-    weight: float
-    virtual: float = 0.0
+    share: Share
     heap: WaitingHeap = field(default_factory=WaitingHeap)
 
 
@@ -50,6 +66,11 @@ class FairQueue:
         self.credit = 0.0
         """Work that the class may do before any other, earned by its floor while it waited."""
         self._virtual = 0.0
+        self.prefill_by_reach: dict[int, float] = {}
+        """The same by the set of endpoints that may serve them."""
+        self._shares: dict[ShareKey, Share] = {}
+        self._parts = 0
+        """Active flows beyond the first of each share: with none, ``v`` alone tells the order."""
         self._flows: dict[FlowKey, Flow] = {}
         self._active: dict[FlowKey, Flow] = {}
 
@@ -60,15 +81,22 @@ class FairQueue:
         if flow is None:
             if len(self._flows) >= MOST_FLOWS:
                 self._flows = dict(self._active)
-            flow = self._flows[flow_key] = Flow(flow_key, weight)
+                self._shares = {each.key[:3]: each.share for each in self._active.values()}
+            share = self._shares.setdefault(flow_key[:3], Share(weight))
+            flow = self._flows[flow_key] = Flow(flow_key, share)
+        share = flow.share
         if flow_key not in self._active:
-            flow.virtual = max(flow.virtual, self._virtual)  # (1)
+            if not share.active:
+                share.virtual = max(share.virtual, self._virtual)  # (1)
+            share.active += 1
+            self._parts += share.active > 1
             self._active[flow_key] = flow
-        flow.weight = weight
+        share.weight = weight
         flow.heap.push(key, item)
         self.requests += 1
         self.tokens += item.request.input_tokens
         self.prefill_s += item.prefill_s
+        self.prefill_by_reach[item.reach] = self.prefill_by_reach.get(item.reach, 0.0) + item.prefill_s
 
     def remove(self, item: Waiting, served: bool) -> None:
         """An item of this queue leaves it: dispatched (then it counts for its tenant's share) or not."""
@@ -76,28 +104,37 @@ class FairQueue:
         item.gone = True
         flow.heap.discard()
         if served:
-            self._virtual = max(self._virtual, flow.virtual)
-            flow.virtual += item.work / flow.weight  # (3)
+            self._virtual = max(self._virtual, flow.share.virtual)
+            flow.share.virtual += item.work / flow.share.weight  # (3)
         if not len(flow.heap):
             del self._active[flow.key]
+            self._parts -= flow.share.active > 1
+            flow.share.active -= 1
         self.requests -= 1
         self.tokens -= item.request.input_tokens
-        self.prefill_s = self.prefill_s - item.prefill_s if self.requests else 0.0
+        self.prefill_s -= item.prefill_s
+        left_s = self.prefill_by_reach.get(item.reach, 0.0) - item.prefill_s
+        if left_s > LEAST_PREFILL_S:
+            self.prefill_by_reach[item.reach] = left_s
+        else:
+            self.prefill_by_reach.pop(item.reach, None)
         if not self.requests:
-            self.credit = 0.0
+            self.credit = self.prefill_s = 0.0
+            self.prefill_by_reach.clear()
 
     def heads(self) -> Iterator[tuple[Flow, Waiting]]:
         """The first item of each active flow, flows in the order (2); the least is found without sorting."""
         flows = self._active.values()
         if not flows:
             return
-        least = min(flows, key=_virtual)
+        order: Callable[[Flow], Any] = _order if self._parts else _virtual
+        least = min(flows, key=order)
         item = least.heap.first()
         if item is not None:
             yield least, item
         if len(flows) == 1:
             return
-        for flow in sorted(flows, key=_virtual):
+        for flow in sorted(flows, key=order):
             if flow is not least:
                 item = flow.heap.first()
                 if item is not None:
@@ -108,10 +145,13 @@ class FairQueue:
         return min((item.arrived_s for _, item in self.heads()), default=float("inf"))
 
 
-def _virtual(flow: Flow) -> float:
-    return flow.virtual
+_virtual = attrgetter("share.virtual")
+
+
+def _order(flow: Flow) -> tuple[float, float]:
+    return flow.share.virtual, flow.heap.first_key()
 
 
 def flow_of(item: Waiting) -> FlowKey:
     """The flow that an item belongs to."""
-    return item.request.tenant, item.request.origin, item.long
+    return item.request.tenant, item.request.origin, item.long, item.reach

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from data.types import Outcome, Slo, Status
 from router.slomax.corrections import ANY_CLASS, NEUTRAL, ClassTenant, Corrections, PoolClass
+from router.slomax.evidence import verdict
 from router.slomax.feedback_laws import Admission, Capacity, Debt, Repeats, blend
 from router.slomax.feedback_settings import FeedbackSettings
 from router.slomax.feedback_state import FeedbackState, PoolState, TenantState
@@ -90,6 +91,9 @@ class Feedback:
         settings: Bands and steps.
         now_s: The clock.
         expected: Of the running plan; see ``expect``.
+
+    Attributes:
+        corrections: As of the last step.
     """
 
     def __init__(
@@ -97,7 +101,7 @@ class Feedback:
     ) -> None:
         self.settings = settings or FeedbackSettings()
         self.corrections: Corrections = NEUTRAL
-        self._expected = expected or Expected()
+        self.expected = expected or Expected()
         self._pools: dict[PoolClass, _Pool] = {}
         self._tenants: dict[ClassTenant, _Tenant] = {}
         self._stepped_s = now_s
@@ -109,7 +113,7 @@ class Feedback:
 
     def expect(self, expected: Expected) -> None:
         """Another plan runs; what was learned stays."""
-        self._expected = expected
+        self.expected = expected
 
     def offered(self, pool: str, workload_class: str, tenant: str, attempt: int, tokens: float) -> None:
         """An attempt arrives, let in or not.
@@ -140,7 +144,7 @@ class Feedback:
             hopeful: It was sent while its target could still be met. What comes back after a refusal, or has
                 waited too long, is late whatever the engine does: to admit less for it would make more of it.
         """
-        met = _verdict(outcome, slo)
+        met = verdict(outcome, slo)
         if met is False and not hopeful and outcome.status is not Status.FAILED:
             met = None
         if met is None:
@@ -188,6 +192,7 @@ class Feedback:
                 factor=one.capacity.factor,
                 repeat_share=one.repeats.share,
                 flood=one.repeats.flood,
+                load=one.load,
             )
             for key, one in sorted(self._pools.items())
         )
@@ -208,7 +213,7 @@ class Feedback:
             average, factor = (blend(v, 1.0, age_s, settings.forget_s) for v in (row.average, row.factor))
             one.capacity = Capacity(min(max(average, low), high), min(max(factor, low), high))
             one.repeats = Repeats(blend(row.repeat_share, 1.0, age_s, settings.forget_s), row.flood)
-            one.changed_s = now_s
+            one.changed_s, one.load = now_s, row.load
         for debt in state.tenants:
             seconds = blend(debt.debt_s, 0.0, age_s, settings.debt_tau_s)
             self._tenant(debt.workload_class, debt.tenant).debt = Debt(min(seconds, settings.debt_full_s))
@@ -234,7 +239,7 @@ class Feedback:
         window.clear()
 
     def _step_capacity(self, key: PoolClass, state: _Pool, attainment: float | None, dt_s: float) -> None:
-        planned = self._expected.planned.get(key, 0.0)
+        planned = self.expected.planned.get(key, 0.0)
         if planned <= 0.0:
             return
         window, settings = state.window, self.settings
@@ -246,7 +251,7 @@ class Feedback:
             state.capacity.step(None, dt_s, settings)
 
     def _step_tenant(self, key: ClassTenant, tenant: _Tenant, dt_s: float) -> None:
-        guarantee = self._expected.guarantees.get(key, 0.0)
+        guarantee = self.expected.guarantees.get(key, 0.0)
         due = min(tenant.offered_tokens, guarantee * dt_s)
         # What was not asked for is not owed: the rest of the guarantee counts as delivered.
         share = 1.0 if guarantee <= 0.0 else 1.0 + (tenant.good_tokens - due) / (guarantee * dt_s)
@@ -268,7 +273,7 @@ class Feedback:
     def _owed(self, workload_class: str, tenant: str) -> list[_Tenant]:
         """Accounts of the tenant's guarantees that a request of the class counts for."""
         keys = ((workload_class, tenant), (ANY_CLASS, tenant))
-        return [self._tenant(*key) for key in keys if key in self._expected.guarantees]
+        return [self._tenant(*key) for key in keys if key in self.expected.guarantees]
 
     def _tenant(self, workload_class: str, tenant: str) -> _Tenant:
         return self._tenants.setdefault((workload_class, tenant), _Tenant())
@@ -279,15 +284,3 @@ def _estimate(window: _Window) -> tuple[float, float]:
     count = window.fresh_ended
     attainment = (window.fresh_met + 1) / (count + 2)
     return attainment, ERRORS * math.sqrt(attainment * (1.0 - attainment) / count)
-
-
-def _verdict(outcome: Outcome, slo: Slo) -> bool | None:
-    """Whether an attempt met its targets; ``None`` = it tells nothing about the pool."""
-    if outcome.status is Status.COMPLETED:
-        return slo.met(outcome.ttft_s, outcome.e2e_s, outcome.output_tokens)
-    if outcome.status is Status.FAILED:
-        return False
-    if outcome.status is Status.CANCELLED and slo.ttft_s is not None:
-        ttft_s = outcome.e2e_s if math.isnan(outcome.ttft_s) else outcome.ttft_s
-        return False if ttft_s > slo.ttft_s else None
-    return None

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from data.atomic_file import write_text_atomic
-from data.errors import DocumentError
+from data.errors import DocumentError, SettingError
 from data.strict.decode import Decoder
 from data.strict.encode import to_plain
 from data.strict.faults import to_errors
 from data.strict.rules import NOT_NEGATIVE, SHARE, Rule, RuleBook
+from router.slomax.feedback_settings import FeedbackSettings
 
 _COUNT = Rule(minimum=0, maximum=1_000_000)
 
 
 @dataclass(frozen=True, slots=True)
 class PoolState:
-    """State of the laws of one pool and class; see ``router.slomax.feedback_laws``."""
+    """State of the laws of one pool and class; see ``router.slomax.feedback_laws``.
+
+    ``load`` is what arrives, in expected output tokens/s.
+    """
 
     pool: str
     workload_class: str
@@ -34,6 +38,7 @@ class PoolState:
     factor: float
     repeat_share: float
     flood: bool
+    load: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +60,11 @@ class FeedbackState:
 
 @dataclass(frozen=True, slots=True)
 class SavedFeedback:
-    """A state and when it was saved, seconds since 1970 UTC."""
+    """A state, when it was saved, seconds since 1970 UTC, and the settings that it was made with."""
 
     saved_at_s: float
     state: FeedbackState
+    settings: FeedbackSettings = field(default_factory=FeedbackSettings)
 
 
 BOOK = RuleBook(
@@ -75,15 +81,16 @@ BOOK = RuleBook(
             "average": NOT_NEGATIVE,
             "factor": NOT_NEGATIVE,
             "repeat_share": SHARE,
+            "load": NOT_NEGATIVE,
         },
         TenantState: {"debt_s": NOT_NEGATIVE},
     }
 )
 
 
-def save_feedback(path: Path, state: FeedbackState, wall_s: float) -> None:
-    """Write the state beside the old file, then replace that."""
-    plain = to_plain(SavedFeedback(wall_s, state), BOOK)
+def save_feedback(path: Path, saved: SavedFeedback) -> None:
+    """Write it beside the old file, then replace that."""
+    plain = to_plain(saved, BOOK)
     write_text_atomic(path, json.dumps(plain, indent=1, allow_nan=False) + "\n")
 
 
@@ -101,7 +108,12 @@ def load_feedback(path: Path) -> SavedFeedback | None:
     except (OSError, ValueError) as error:
         raise DocumentError(f"cannot be read: {error}", source=source, expected="saved feedback") from error
     decoder = Decoder(BOOK)
-    found = decoder.read(SavedFeedback, value)
+    try:
+        found = decoder.read(SavedFeedback, value)
+    except SettingError as error:
+        raise DocumentError(
+            error.problem, source=source, field=error.field, value=error.value, expected=error.expected
+        ) from error
     errors = to_errors(decoder.faults, DocumentError, source)
     if errors:
         errors[0].problems = tuple(errors)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from router.slomax.context import FlowContext
 from router.slomax.gate import ANY_TIME_S, Gate
 from router.slomax.queues import Queues, Quotas
 from router.slomax.refusals import Refusals
+from router.slomax.sent import Sent
 from router.slomax.settings import SloMaxSettings
 from router.slomax.types import (
     Admitted,
@@ -34,15 +35,8 @@ from router.types import RouteRequest
 LOOK_AGAIN_S = 0.25
 """While anybody waits the gate is looked at this often at least: a report may have opened it."""
 LEAST_WAKE_S = 0.002
-
-
-@dataclass(slots=True)
-class Sent:
-    """One dispatch that has not ended."""
-
-    row: int
-    long: bool
-    bound: bool
+URGENT_S = 0.5
+"""A request of the guaranteed tier that must start within this time waits for no shield."""
 
 
 class SloMax:
@@ -63,7 +57,8 @@ class SloMax:
         self._queues = Queues(fleet, self.settings, now_s)
         self.budgets = Budgets(fleet.tenants, self.settings, now_s)
         self._refusals = Refusals(np.random.default_rng([context.seed, 0x510]))
-        self._admission = Admission(fleet, self.settings, self._queues)
+        self._shed_rng = np.random.default_rng([context.seed, 0x5ED])
+        self._admission = Admission(fleet, self.settings, self._queues, self._shed_rng)
         self._appraisal = Appraisal(context, self.settings, self._gate, self._admission)
         self._sent: dict[tuple[int, int], Sent] = {}
         self._chosen: tuple[tuple[int, int], FloatArray, bool] | None = None
@@ -89,7 +84,7 @@ class SloMax:
             go = self._open_rows(item, rows, rank, prefill, now_s)
         queue_s = 0.0
         if go is None or not len(go):
-            queue_s = self._admission.wait_s(item, len(rows))
+            queue_s = self._admission.wait_s(item, len(rows), self._appraisal.reaches)
             refused = self._hopeless_or_full(item, rows, prefill, queue_s, now_s)
             if refused is not None:
                 return refused
@@ -129,14 +124,14 @@ class SloMax:
         """The next expiry, or when time alone may open the gate for somebody who waits."""
         if not self._queues.items:
             return math.inf
-        rank = min(queue.rank for queue in self._queues.all())
-        over = self._gate.backlog_s - self._gate.ceiling_s(rank)
+        tightest = min(self._queues.all(), key=lambda queue: queue.rank)
+        over = self._gate.backlog_s - self._gate.ceiling_s(tightest.rank)
         opens_s = float(over[over > 0].min(initial=LOOK_AGAIN_S))
-        paced_s = self._gate.wakeup_s(now_s) - now_s
-        wait_s = max(min(opens_s, paced_s, LOOK_AGAIN_S), LEAST_WAKE_S)
+        opens_s = min(opens_s, self._gate.wakeup_s(now_s, tightest.prefill_s / tightest.requests) - now_s)
+        wait_s = max(min(opens_s, LOOK_AGAIN_S), LEAST_WAKE_S)
         return min(now_s + wait_s, max(self._queues.next_expiry_s(), now_s))
 
-    def dispatched(self, request: RouteRequest, endpoint: int, now_s: float) -> None:  # noqa: ARG002
+    def dispatched(self, request: RouteRequest, endpoint: int, now_s: float) -> None:
         """Charge the gate with what was sent."""
         key = _key(request)
         if self._chosen is not None and self._chosen[0] == key:
@@ -145,23 +140,21 @@ class SloMax:
             prefill = self._appraisal.prefill_s(request)
             long = bool(prefill[endpoint] >= self.settings.long_prefill_s)
         bound = request.slo.tpot_s is not None
-        self._sent[key] = Sent(endpoint, long, bound)
-        self._gate.dispatched(endpoint, float(prefill[endpoint]), long, bound)
+        sent = self._sent[key] = Sent(endpoint, long, bound, request.tenant in self._appraisal.guaranteed)
+        self._gate.dispatched(sent, float(prefill[endpoint]), now_s)
 
     def first_token(self, request: RouteRequest, endpoint: int, now_s: float) -> None:  # noqa: ARG002
         """A prefill is done."""
         sent = self._sent.get(_key(request))
         if sent is not None:
-            self._gate.first_token(sent.row, sent.long)
-            sent.long = False
+            self._gate.first_token(sent, now_s)
 
     def finished(self, request: RouteRequest, outcome: Outcome) -> None:
         """Release what the attempt held at the gate, and settle its budget with what it used."""
         key = _key(request)
         sent = self._sent.pop(key, None)
         if sent is not None:
-            self._gate.first_token(sent.row, sent.long)
-            self._gate.finished(sent.row, sent.bound)
+            self._gate.finished(sent)
         used = outcome.input_tokens + outcome.output_tokens
         self.budgets.settle(key, float(used), outcome.finished_s)
 
@@ -172,6 +165,10 @@ class SloMax:
     def set_quotas(self, quotas: Quotas, now_s: float) -> None:
         """Put a new capacity split in force; who waits stays in place."""
         self._queues.set_quotas(quotas, now_s)
+
+    def set_debts(self, factor: Callable[[str, str], float]) -> None:
+        """What tenants are owed raises their weight."""
+        self._queues.debt_factor = factor
 
     def endpoint_reset(self, endpoint: int) -> None:
         """Another engine, or none, stands in a row: what was sent there no longer weighs on it."""
@@ -187,7 +184,7 @@ class SloMax:
         self.budgets.set_tenants(fleet.tenants, now_s)
         self._gate.set_target(_tightest_tpot_s(fleet))
         self.context = replace(self.context, fleet=fleet)
-        self._admission = Admission(fleet, self.settings, self._queues)
+        self._admission = Admission(fleet, self.settings, self._queues, self._shed_rng)
         self._appraisal = self._appraisal.renewed(self.context, self._admission)
         gone = []
         for item in waiting:
@@ -241,20 +238,29 @@ class SloMax:
         if not len(rows):
             return None
         prefill = self._appraisal.prefill_s(request)
-        go = self._open_rows(item, rows, rank, prefill, now_s)
+        go = self._open_rows(item, rows, rank, prefill, now_s, by_floor)
         if not len(go):
             return None
         self._queues.remove(item, served=True)
         self._leaves(item, prefill, by_floor, now_s)
         return Ready(item.ticket, request, go, now_s - item.arrived_s)
 
-    def _open_rows(self, item: Waiting, rows: IntArray, rank: int, prefill: FloatArray, now_s: float) -> IntArray:
+    def _open_rows(
+        self,
+        item: Waiting,
+        rows: IntArray,
+        rank: int,
+        prefill: FloatArray,
+        now_s: float,
+        by_floor: bool = False,
+    ) -> IntArray:
         """Rows that can take it now and are predicted to meet its TTFT target, while that can be met at all."""
         target, left_s = item.request.slo.ttft_s, ANY_TIME_S
         if not item.late and target is not None and item.due_s >= now_s:
             left_s = self.settings.ttft_margin * (target - (now_s - item.arrived_s))
         rtt_s = self.context.rtt_s(item.request.origin)
-        return self._gate.open_rows(rows, item, rank, prefill, rtt_s, left_s)
+        forced = by_floor or (item.guaranteed and not item.late and item.due_s - now_s < URGENT_S)
+        return self._gate.open_rows(rows, item, rank, prefill, rtt_s, left_s, forced)
 
     def _leaves(self, item: Waiting, prefill: FloatArray, by_floor: bool, now_s: float) -> None:
         self._queues.sent(item.request, item.work, item.late, by_floor, now_s)

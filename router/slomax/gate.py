@@ -13,6 +13,7 @@ For endpoint ``i``, from what this router has in flight there and what the engin
 An endpoint is open to a request when its backlog is below the ceiling of the class, a sequence slot and KV memory
 are free, its bucket (5) is not overdrawn (only if somebody with a TPOT target is or would be there), and a long
 prefill finds no other one there and enough endpoints without any. One with nothing in flight is always open.
+Of the open ones it goes where the guaranteed tier's answers can bear its prefill (``router.slomax.shield``).
 Own dispatches count from the moment they are made: nothing is sent twice into the same gap between two reports.
 """
 
@@ -23,10 +24,14 @@ import numpy as np
 from data.types import FloatArray, IntArray
 from router.endpoints import EndpointTable
 from router.slomax.gate_kernels import LEAST_DUTY, UNPACED, least_of, look, open_mask, picked, prefill_into
+from router.slomax.sent import Sent
 from router.slomax.settings import SloMaxSettings
+from router.slomax.shield import Shield
 from router.slomax.waiting import Waiting
 from router.types import BoolArray
 
+LEAST_SHIELD_WAKE_S = 0.01
+"""The shield is not looked at more often than this for its own sake."""
 ANY_TIME_S = float("inf")
 """In place of the time that is left, for a request that no TTFT target binds."""
 
@@ -45,6 +50,8 @@ class Gate:
         n = len(table)
         self._table = table
         self._settings = settings
+        self.shield = Shield(n)
+        self._unshielded = np.full(n, ANY_TIME_S)
         self.set_target(tpot_s)
         self._paced_s = now_s
         self._level = np.full(n, settings.pace_burst_s)
@@ -66,13 +73,14 @@ class Gate:
         self.least_of(rows, nothing, nothing)
         mask = np.zeros(len(self._level), dtype=bool)
         open_mask(0.0, True, True, 1.0, nothing, nothing, nothing, nothing, self._free, self._idle, mask)
-        picked(rows, mask, ANY_TIME_S, nothing, nothing, nothing, nothing)
+        picked(rows, mask, ANY_TIME_S, nothing, nothing, nothing, nothing, nothing)
 
     def set_target(self, tpot_s: float | None) -> None:
         """Another tightest TPOT target; see the class."""
         self._tpot_s = (
             UNPACED if tpot_s is None or not self._settings.pace else self._settings.tpot_margin * tpot_s
         )
+        self.shield.tpot_s = UNPACED if tpot_s is None else self._settings.shield * tpot_s
 
     def refresh(self, now_s: float) -> None:
         """Take in the table as it is now."""
@@ -108,6 +116,7 @@ class Gate:
             self._free,
             self._idle,
         )
+        self.shield.refresh(now_s, self.step_s, self._idle)
         self._paced_s = max(now_s, self._paced_s)
         self._masks.clear()
 
@@ -116,6 +125,8 @@ class Gate:
         self._level = np.append(self._level, np.full(rows, self._settings.pace_burst_s))
         self._free = np.append(self._free, np.zeros(rows, dtype=bool))
         self._idle = np.append(self._idle, np.ones(rows, dtype=bool))
+        self._unshielded = np.append(self._unshielded, np.full(rows, ANY_TIME_S))
+        self.shield.grow(rows)
         self.backlog_s, self.step_s, self.long, self.bound = (
             np.append(column, np.zeros(rows)) for column in (self.backlog_s, self.step_s, self.long, self.bound)
         )
@@ -125,6 +136,7 @@ class Gate:
         if row < len(self._level):
             self._level[row] = self._settings.pace_burst_s
             self.long[row] = self.bound[row] = 0.0
+            self.shield.reset(row)
 
     def ceiling_s(self, rank: int) -> float:
         """Backlog below which a class of that rank may send; falls from class to class."""
@@ -142,6 +154,7 @@ class Gate:
         prefill_s: FloatArray,
         rtt_s: FloatArray,
         left_s: float = ANY_TIME_S,
+        forced: bool = False,
     ) -> IntArray:
         """Those of ``rows`` that are open to a request.
 
@@ -152,11 +165,28 @@ class Gate:
             prefill_s: Its prefill time at every endpoint of the table.
             rtt_s: Its round trip to every endpoint.
             left_s: Its predicted TTFT must be within this.
+            forced: Where no answers can bear it, it goes all the same, to where the slack is greatest.
         """
         mask, any_open = self._mask(item, rank)
         if not any_open or (item.long and self._reserve_used(rows)):
             return rows[:0]
-        return picked(rows, mask, left_s, self.backlog_s, prefill_s, self.step_s, rtt_s)
+        slack_s = self.shield.slack_s
+        found = self._picked(rows, mask, left_s, prefill_s, rtt_s, slack_s)
+        if forced and not len(found):
+            found = self._picked(rows, mask, left_s, prefill_s, rtt_s, self._unshielded)
+            return found[np.argsort(-slack_s[found], kind="stable")[:1]]
+        return found
+
+    def _picked(
+        self,
+        rows: IntArray,
+        mask: BoolArray,
+        left_s: float,
+        prefill_s: FloatArray,
+        rtt_s: FloatArray,
+        slack_s: FloatArray,
+    ) -> IntArray:
+        return picked(rows, mask, left_s, self.backlog_s, prefill_s, self.step_s, rtt_s, slack_s)
 
     def _mask(self, item: Waiting, rank: int) -> tuple[BoolArray, bool]:
         """What is open to a kind of request, but for the reserve; the same until the next refresh."""
@@ -204,26 +234,38 @@ class Gate:
         seconds: FloatArray = self.backlog_s[rows] + prefill_s + self.step_s[rows]
         return seconds
 
-    def dispatched(self, row: int, prefill_s: float, long: bool, bound: bool) -> None:
-        """A request was sent to ``row``."""
-        self._level[row] -= prefill_s
-        self.long[row] += long
-        self.bound[row] += bound
+    def dispatched(self, sent: Sent, prefill_s: float, now_s: float) -> None:
+        """A request was sent."""
+        self._level[sent.row] -= prefill_s
+        self.long[sent.row] += sent.long
+        self.bound[sent.row] += sent.bound
+        self.shield.dispatched(sent, prefill_s, now_s)
 
-    def first_token(self, row: int, long: bool) -> None:
+    def first_token(self, sent: Sent, now_s: float) -> None:
         """Its prefill is done."""
-        self.long[row] -= long
+        self._prefilled(sent)
+        self.shield.first_token(sent, now_s)
 
-    def finished(self, row: int, bound: bool) -> None:
-        """It has left."""
-        self.bound[row] -= bound
+    def finished(self, sent: Sent) -> None:
+        """It has left, before its first token or after."""
+        self._prefilled(sent)
+        self.bound[sent.row] -= sent.bound
+        self.shield.finished(sent)
 
-    def wakeup_s(self, now_s: float) -> float:
-        """When an overdrawn pace bucket has filled up again; infinite if none is overdrawn."""
-        if self._tpot_s <= UNPACED:
-            return float("inf")
+    def _prefilled(self, sent: Sent) -> None:
+        self.long[sent.row] -= sent.long
+        sent.long = False
+
+    def wakeup_s(self, now_s: float, prefill_s: float) -> float:
+        """When time alone may open an endpoint for a prefill; infinite if it does not.
+
+        An overdrawn pace bucket has filled up again, or answers can bear it.
+        """
+        wait_s = ANY_TIME_S
         behind = self._level <= 0
-        if not behind.any():
-            return float("inf")
-        duty = np.maximum(1.0 - self.step_s[behind] / self._tpot_s, LEAST_DUTY)
-        return now_s + float((-self._level[behind] / duty).min()) + 1e-3
+        if self._tpot_s > UNPACED and behind.any():
+            duty = np.maximum(1.0 - self.step_s[behind] / self._tpot_s, LEAST_DUTY)
+            wait_s = float((-self._level[behind] / duty).min()) + 1e-3
+        if self.shield.tpot_s > UNPACED:
+            wait_s = min(wait_s, max(self.shield.bears_in_s(prefill_s), LEAST_SHIELD_WAKE_S))
+        return now_s + wait_s

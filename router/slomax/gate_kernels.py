@@ -12,6 +12,8 @@ HEAD_FLOOR = 0.1
 """Share of the backlog that is left at least, however long the first one has been worked on."""
 LEAST_DUTY = 0.05
 """Prefill gets this share of the time at least."""
+LEAST_GAIN = 0.05
+"""Slack grows by this share of the time at least, however slow the steps are."""
 UNPACED = 0.0
 """In place of a TPOT target: nothing is paced."""
 
@@ -64,6 +66,28 @@ def look(
         if tpot_s > UNPACED:
             duty = min(max(1.0 - step / tpot_s, LEAST_DUTY), 1.0)
             level[i] = min(level[i] + passed_s * duty, burst_s)
+
+
+@compiled
+def grow_slack(
+    now_s: float,
+    tpot_s: float,
+    step_s: FloatArray,
+    idle: BoolArray,
+    count: FloatArray,
+    slack_s: FloatArray,
+    since_s: FloatArray,
+) -> None:
+    """First and last line of equation (6) of ``router.slomax.shield``; a ``tpot_s`` of 0 shields nothing.
+
+    ``slack_s`` is as of ``since_s``; both are written. An endpoint with nothing in flight bears everything.
+    """
+    for i in range(len(slack_s)):
+        if count[i] > 0.0 and tpot_s > UNPACED and not idle[i]:
+            slack_s[i] += max(now_s - since_s[i], 0.0) * max(tpot_s / step_s[i] - 1.0, LEAST_GAIN)
+        else:
+            slack_s[i] = np.inf
+        since_s[i] = now_s
 
 
 @compiled
@@ -133,13 +157,18 @@ def picked(
     prefill_s: FloatArray,
     step_s: FloatArray,
     rtt_s: FloatArray,
+    slack_s: FloatArray,
 ) -> IntArray:
-    """Those of ``rows`` that the mask lets through, with a predicted TTFT, equation (3), within ``left_s``."""
+    """Those of ``rows`` that the mask lets through, with a predicted TTFT, equation (3), within ``left_s``.
+
+    The answers there can bear the prefill: it is within ``slack_s``.
+    """
     found = np.empty(len(rows), dtype=np.int64)
     count = 0
     for k in range(len(rows)):
         i = rows[k]
-        if mask[i] and rtt_s[i] + backlog_s[i] + prefill_s[i] + step_s[i] <= left_s:
+        ttft_s = rtt_s[i] + backlog_s[i] + prefill_s[i] + step_s[i]
+        if mask[i] and ttft_s <= left_s and prefill_s[i] <= slack_s[i]:
             found[count] = i
             count += 1
     return found[:count]

@@ -16,12 +16,13 @@ share and by its time to live in age.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from data.fleet.types import Fleet, Tier, WorkloadClass
 from router.slomax.bucket import Bucket
 from router.slomax.classify import tightness_s
 from router.slomax.fair_queue import FairQueue
+from router.slomax.reaches import Reaches
 from router.slomax.settings import SloMaxSettings
 from router.slomax.types import QueueStatus
 from router.slomax.waiting import Waiting, WaitingHeap
@@ -68,11 +69,14 @@ class Queues:
         self._by_model: dict[str, list[FairQueue]] = {}
         self._expiries = WaitingHeap()
         self.items: dict[int, tuple[Waiting, FairQueue]] = {}
+        self.debt_factor: Callable[[str, str], float] = _no_debt
+        """Factor on the weight of a tenant in a class, by class and tenant; looked at when a request comes."""
 
     def renewed(self, fleet: Fleet, now_s: float) -> Queues:
         """Empty queues for another fleet file; quotas stay, and guarantees keep their level."""
         new = Queues(fleet, self._settings, now_s)
         new._quotas = self._quotas
+        new.debt_factor = self.debt_factor
         for key, bucket in new._guarantees.items():
             before = self._guarantees.get(key)
             if before is not None:
@@ -105,7 +109,8 @@ class Queues:
         """Put a request into its class's queue, or the late one."""
         request = item.request
         queue = self.queue(request.model, LATE if item.late else request.workload_class)
-        weight = self._weights.get(request.tenant, 1.0)
+        owed = self.debt_factor(request.workload_class, request.tenant)
+        weight = owed * self._weights.get(request.tenant, 1.0)
         queue.add(item, weight, item.arrived_s if item.late else item.due_s)
         self._expiries.push(item.expires_s, item)
         self.items[item.ticket] = (item, queue)
@@ -133,6 +138,18 @@ class Queues:
         for queue in self._by_model.get(model, ()):
             if queue.rank <= rank:
                 total += queue.prefill_s
+        return total
+
+    def ahead_of_s(self, model: str, rank: int, reach: int, reaches: Reaches) -> float:
+        """The same of those alone that may take an endpoint of the set ``reach``."""
+        total = 0.0
+        for queue in self._by_model.get(model, ()):
+            if queue.rank <= rank and queue.requests:
+                parts = queue.prefill_by_reach
+                if len(parts) == 1 and reach in parts:
+                    total += queue.prefill_s
+                    continue
+                total += sum(prefill_s for other, prefill_s in parts.items() if reaches.meet(reach, other))
         return total
 
     def undisturbed(self, model: str, rank: int) -> bool:
@@ -205,6 +222,8 @@ class Queues:
         )
 
     def _floor(self, queue: FairQueue) -> float:
+        if queue.rank == self._late_rank:
+            return self._settings.late_share
         kind = self.classes.get(queue.workload_class)
         own = None if kind is None else kind.floor_share
         return self._settings.floor_share if own is None else own
@@ -229,6 +248,10 @@ class Queues:
         tenant, model = request.tenant, request.model
         keys = ((tenant, model, request.workload_class), (tenant, model, None))
         return [self._guarantees[key] for key in keys if key in self._guarantees]
+
+
+def _no_debt(_class: str, _tenant: str) -> float:
+    return 1.0
 
 
 def _guarantees(fleet: Fleet, burst_s: float, now_s: float) -> dict[tuple[str, str, str | None], Bucket]:

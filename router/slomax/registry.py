@@ -8,7 +8,11 @@ from typing import Any
 
 from data.errors import SettingError
 from router.policies.settings import Checked, Setting, settings_from
+from router.slomax.budgeted import Budgeted
 from router.slomax.context import FlowContext
+from router.slomax.corrected import Corrected
+from router.slomax.feedback import Feedback
+from router.slomax.feedback_settings import FeedbackSettings
 from router.slomax.flow_control import SloMax
 from router.slomax.rivals.reserved_classes_smg import ReservedClasses, ReservedClassSettings
 from router.slomax.rivals.saturation_gate_llmd import SaturationGate, SaturationGateSettings
@@ -50,18 +54,28 @@ FLOWS: Mapping[str, FlowEntry] = {
 
 @dataclass(frozen=True, slots=True)
 class MakeFlow:
-    """Makes one flow control with checked settings; picklable, for worker processes."""
+    """Makes one flow control with checked settings; picklable, for worker processes.
+
+    ``feedback``: settings of the feedback in front of it; ``None`` = none.
+    """
 
     name: str
     settings: Checked
+    feedback: FeedbackSettings | None = None
 
     def __call__(self, context: FlowContext) -> FlowControl:
         """A new one for a context."""
-        return FLOWS[self.name].factory(context, self.settings)
+        flow = FLOWS[self.name].factory(context, self.settings)
+        if not isinstance(flow, SloMax):
+            flow = Budgeted(context, flow)
+        if self.feedback is None:
+            return flow
+        share = self.settings.budget_share if isinstance(self.settings, SloMaxSettings) else 1.0
+        return Corrected(context, flow, Feedback(self.feedback, context.now_s), share)
 
 
-def flow_factory(name: str, settings: Mapping[str, Setting]) -> MakeFlow:
-    """What makes the flow control ``name`` with these settings.
+def flow_factory(name: str, settings: Mapping[str, Setting], feedback: FeedbackSettings | None = None) -> MakeFlow:
+    """What makes the flow control ``name`` with these settings, behind a feedback if its settings are given.
 
     Raises:
         SettingError: The name or a setting is unknown, or a value is out of its range.
@@ -69,4 +83,4 @@ def flow_factory(name: str, settings: Mapping[str, Setting]) -> MakeFlow:
     entry = FLOWS.get(name)
     if entry is None:
         raise SettingError("unknown flow control", field="flow", value=name, expected="one of " + ", ".join(FLOWS))
-    return MakeFlow(name, settings_from(entry.settings, settings, name))
+    return MakeFlow(name, settings_from(entry.settings, settings, name), feedback)

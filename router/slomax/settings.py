@@ -22,7 +22,10 @@ class SloMaxSettings(Checked):
         tpot_margin: Share of the TPOT target that is planned to be used.
         kv_ceiling: Share of KV memory that may be filled.
         ttft_margin: A request is sent where its predicted TTFT is within this share of what is left of its target.
-        floor_share: Share of the work that each class gets at least while it waits; the late ones count as one.
+        shield: Share of the tightest TPOT target that an answer of the guaranteed tier may use, however soon it
+            ends: no prefill goes where it would take more; 0 = none is held back for that.
+        floor_share: Share of the work that each class gets at least while it waits.
+        late_share: The same of the late ones, all classes together.
         decode_price: Work of one expected output token, in uncached prompt tokens.
         max_ttl_s: Longest wait of any request.
         queue_requests: Most requests in one queue (model and class).
@@ -30,6 +33,8 @@ class SloMaxSettings(Checked):
         queue_wait_s: Longest predicted wait of a queue that still takes requests.
         refuse_below: Probability to meet its targets below which a class that refuses the hopeless turns a request
             of the standard tier away; half of it for the guaranteed tier, one and a half for best effort.
+        shed: Whether such a class turns requests of the other tiers away with the probability that they miss, even
+            above that.
         budget_share: Share of each tenant's budgets that this router grants; 1/n with n routers.
         budget_burst_s: A tenant may use this many seconds of its budget at once.
         guarantee_burst_s: The same of its guarantee.
@@ -46,15 +51,18 @@ class SloMaxSettings(Checked):
     pace: bool = flag(True)
     pace_burst_s: float = above(0.0, 0.5)
     tpot_margin: float = between(0.1, 1.0, 0.7)
+    shield: float = between(0.0, 1.0, 0.5)
     kv_ceiling: float = between(0.1, 1.0, 0.95)
     ttft_margin: float = between(0.1, 1.0, 1.0)
     floor_share: float = between(0.0, 0.2, 0.03)
+    late_share: float = between(0.0, 0.2, 0.03)
     decode_price: float = at_least(0.0, 4.0)
     max_ttl_s: float = above(0.0, 3600.0)
     queue_requests: int = whole(1, 100_000)
     queue_tokens: int = whole(1, 2_000_000_000)
     queue_wait_s: float = above(0.0, 3600.0)
     refuse_below: float = between(0.0, 0.6, 0.1)
+    shed: bool = flag(True)
     budget_share: float = between(0.001, 1.0, 1.0)
     budget_burst_s: float = above(0.0, 30.0)
     guarantee_burst_s: float = above(0.0, 10.0)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from data.fleet.types import Fleet
 from data.types import IntArray, Outcome, RefusalReason
@@ -30,11 +30,13 @@ class Arrival:
         request: What is asked; its class is final.
         arrived_s: First arrival of the request. Targets and waiting time count from here, also for a retry.
         ttl_s: The caller's own bound on waiting, seconds after the arrival; ``None`` = none.
+        again: It was offered before, when no engine was up, and has been held since.
     """
 
     request: RouteRequest
     arrived_s: float
     ttl_s: float | None = None
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,4 +190,13 @@ class FlowControl(Protocol):
 
     def status(self, now_s: float) -> FlowStatus:
         """What waits, and the state of every budget."""
+        ...
+
+
+@runtime_checkable
+class PaysDebts(Protocol):
+    """A flow control that shares by weight, and can weigh what tenants are owed."""
+
+    def set_debts(self, factor: Callable[[str, str], float]) -> None:
+        """From now on a tenant's weight in a class counts times ``factor(class, tenant)``, 1 or more."""
         ...

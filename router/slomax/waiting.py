@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
+from math import inf
 
 from router.types import RouteRequest
 
@@ -24,6 +25,8 @@ class Waiting:
         work: What its service costs, in prompt tokens' worth.
         prefill_s: Predicted prefill time at the best endpoint.
         long: Whether that counts as a long prefill.
+        guaranteed: Its tenant is of the guaranteed tier.
+        reach: Number of the set of endpoints that may serve it, see ``router.slomax.reaches``.
         late: It can no longer meet its targets.
         gone: It has left the queue; entries that still point at it are garbage.
     """
@@ -36,6 +39,8 @@ class Waiting:
     work: float
     prefill_s: float
     long: bool
+    guaranteed: bool = False
+    reach: int = 0
     late: bool = False
     gone: bool = False
 
@@ -77,6 +82,10 @@ class WaitingHeap:
                 return item
             heappop(entries)
         return None
+
+    def first_key(self) -> float:
+        """Its key; infinite if there is none."""
+        return self._entries[0][0] if self.first() is not None else inf
 
     def discard(self) -> None:
         """One item of this heap has been marked as gone."""

@@ -171,7 +171,7 @@ class RivalBase:
         return gone
 
     def status(self, now_s: float) -> FlowStatus:
-        """What waits; rivals keep no budgets."""
+        """What waits; budgets stand in front of a rival, see ``router.slomax.budgeted``."""
         found: dict[tuple[str, str], list[Waiting]] = {}
         for item, _ in self._items.values():
             found.setdefault((item.request.model, item.request.workload_class), []).append(item)

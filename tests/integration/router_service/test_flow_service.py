@@ -210,9 +210,10 @@ async def test_a_turn_that_comes_as_the_caller_goes_is_given_back(make_flow: Any
 
 
 @pytest.mark.asyncio
-async def test_every_exit_frees_a_tenants_place_f061(make_flow: Any, serve: Any, asked: Any) -> None:
+@pytest.mark.parametrize("flow", ["slomax", "strict_priority"])
+async def test_every_exit_frees_a_tenants_place_f061(make_flow: Any, serve: Any, asked: Any, flow: str) -> None:
     """F061: one place; a broken stream, a time-out, a wrong request and a lost client each give it back."""
-    world = make_flow()
+    world = make_flow(flow=flow)
     async with serve(world.live) as served:
 
         async def placed() -> int:
@@ -241,13 +242,14 @@ async def test_every_exit_frees_a_tenants_place_f061(make_flow: Any, serve: Any,
 
 
 @pytest.mark.asyncio
+@pytest.mark.parametrize("flow", ["slomax", "strict_priority"])
 async def test_budgets_reserve_the_worst_case_and_settle_what_was_used_f056(
-    make_flow: Any, serve: Any, asked: Any
+    make_flow: Any, serve: Any, asked: Any, flow: str
 ) -> None:
     """F056: parallel requests cannot overshoot; what was not used comes back and lets the next one in."""
-    world = make_flow()
+    world = make_flow(flow=flow)
     async with serve(world.live) as served:
-        asks = [asked(tenant="small", input_tokens=1000, output_budget=400) for _ in range(5)]
+        asks = [asked(tenant="small", input_tokens=500, output_budget=900) for _ in range(5)]
         replies = await asyncio.gather(*(served.stub.Route(one, timeout=5) for one in asks))
         leases = [reply.placement.lease_id for reply in replies if reply.HasField("placement")]
         assert len(leases) == 2  # of 3,000 tokens, 1,400 each
@@ -258,10 +260,10 @@ async def test_budgets_reserve_the_worst_case_and_settle_what_was_used_f056(
             for one in leases
         ]
         await served.stub.Report(events(*told))
-        assert budget(world, "small").tokens_left == pytest.approx(3000 - 2 * 1001)
+        assert budget(world, "small").tokens_left == pytest.approx(3000 - 2 * 501)
         assert budget(world, "small").in_flight == 0
         explained = await served.stub.Explain(pb.ExplainRequest(request=asks[0]))
-        assert explained.budget.tokens_left == pytest.approx(998)
+        assert explained.budget.tokens_left == pytest.approx(1998)
         assert (explained.budget.concurrent, explained.budget.in_flight) == (3, 0)
         assert not explained.budget.HasField("requests_per_s")
         assert explained.class_rule == "length"
@@ -620,6 +622,27 @@ def test_every_flow_control_keeps_who_waits_through_another_fleet_file(
     assert len(live.desk) == 0
 
 
+@pytest.mark.parametrize("flow", sorted(FLOWS))
+def test_every_flow_control_keeps_budgets_through_another_fleet_file(
+    make_flow: Any, asked: Any, flow_fleet: Fleet, endpoint: Any, flow: str
+) -> None:
+    """F059: a limit of the fleet file holds whatever decides about the order, and a new one at once."""
+    world = make_flow(1, flow=flow)
+    live, table = world.live, world.live.core.table
+    table.running[:] = table.waiting[:] = table.kv_use[:] = 0.0
+    ask = partial(asked, tenant="small", input_tokens=500, output_budget=500)
+    for name in ("a", "b"):
+        assert live.route(ask(request_id=name)).HasField("placement")
+    held = budget(world, "small")
+    assert (held.tokens_left, held.in_flight, held.concurrent) == (1000.0, 2, 3)
+    fewer = [replace(one, concurrent_budget=2) if one.name == "small" else one for one in flow_fleet.tenants]
+    changed = replace(flow_fleet, tenants=tuple(fewer))
+    live.apply_fleet(next_fleet_state(live, changed, "f2", FleetSettings()), [endpoint(0)])
+    assert live.route(ask(request_id="c")).refusal.reason == "budget_exhausted"
+    held = budget(world, "small")
+    assert (held.tokens_left, held.in_flight, held.concurrent) == (1000.0, 2, 2)
+
+
 @pytest.mark.asyncio
 async def test_a_stream_goes_on_when_no_more_of_it_may_wait(make_flow: Any, serve: Any, asked: Any) -> None:
     world = make_flow()
@@ -635,3 +658,27 @@ async def test_a_stream_goes_on_when_no_more_of_it_may_wait(make_flow: Any, serv
         answered = [await soon(call.read()) for _ in range(2)]
         assert all(one.placement.lease_id for one in answered)
         call.cancel()
+
+
+@pytest.mark.asyncio
+async def test_callers_that_report_too_late_are_told_of(make_flow: Any, asked: Any) -> None:
+    """A caller that holds all leases waits for its other requests before it reports: the log says so."""
+    world = make_flow()
+    desk = world.live.desk
+    lease = world.live.route(asked(request_id="first")).placement.lease_id
+    close_engines(world)
+    got: list[Any] = []
+    assert isinstance(desk.ask(asked(request_id="second", workload_class="batch"), "", "", None, got.append), int)
+    for _ in range(29):
+        world.clock.now_s += 1.0
+        world.live.tick()
+    assert desk.silence.told == 0
+    assert world.tell(lease, first_token=pb.FirstToken()) == "accepted"
+    close_engines(world)
+    for seconds, told in ((29.0, 0), (2.0, 1), (100.0, 1), (201.0, 2)):
+        world.clock.now_s += seconds
+        world.live.tick()
+        assert desk.silence.told == told
+    open_engines(world)
+    world.live.desk.pump()
+    assert got[0].HasField("placement")

@@ -25,7 +25,7 @@ from benchmarks.fakes.router_site import (
 )
 from data.log.reader import LogReader
 from router.feeds.discovery import live_endpoints
-from router.observe.metric_catalog import METRICS, PREFIX
+from router.observe.metric_catalog import BY_NAME, METRICS, PREFIX
 from router.pb.v1 import router_pb2 as pb
 from router.serving.service_settings import ServiceSettings
 
@@ -64,6 +64,9 @@ NOT_HERE = {
         ("tenant_budget_left", "tenant_reserved_tokens", "tenant_requests_in_flight"),
         "no tenant of this fleet has a budget",
     ),
+    "probes": "this router does not probe",
+    "tenant_debt_factor": "no tenant of this fleet is promised a rate",
+    **{name: "there is one site" for name in BY_NAME if name.startswith("site_")},
 }
 """Metrics without a sample after ordinary traffic, and why."""
 

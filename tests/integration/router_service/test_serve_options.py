@@ -57,6 +57,27 @@ def test_the_engines_of_the_endpoints_file_serve(router: ServeProcess, capsys: p
     assert json.loads(capsys.readouterr().out)["endpoint_id"] == "e1"
 
 
+def test_with_probes_an_engine_that_does_not_answer_serves_nothing_f105(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """F105: the same list as above, with `--probe`; the status tells why."""
+    endpoints = tmp_path / "endpoints.yaml"
+    engine = {"id": "e1", "site": "main", "config": "assistant-h100", "address": "http://127.0.0.1:9"}
+    endpoints.write_text(yaml.safe_dump([engine]))
+    fleet = ("--fleet", str(reference_path("one-pool")), "--endpoints", str(endpoints))
+    with ServeProcess(*fleet, "--probe", "--metrics-listen", "127.0.0.1:0") as process:
+        asked = ["route", "--router", process.address, "--model", "assistant@v1", "--tenant", "default"]
+        with pytest.raises(SystemExit):
+            main([*asked, "--input-tokens", "100", "--json"])
+        with urllib.request.urlopen(f"{process.page}/status", timeout=10) as answer:
+            status = json.load(answer)
+    assert "no_endpoint" in capsys.readouterr().out
+    ((name, stage, why),) = [(e["id"], e["stage"], e["probe_failed"]) for e in status["endpoints"]]
+    assert (name, stage, why) == ("e1", "loading", "connect")
+    assert ("probe", True, "flag") in [(o["name"], o["value"], o["source"]) for o in status["settings"]]
+    assert "e1 at http://127.0.0.1:9 takes no requests, its probe failed (connect" in process.errors
+
+
 def test_a_refusal_ends_the_command_with_one(router: ServeProcess, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["route", "--router", router.address, "--model", "other@v1", "--input-tokens", "100"])

@@ -16,7 +16,7 @@ from data.types import Outcome, Slo, Status
 from router.slomax.corrections import NEUTRAL, Corrections
 from router.slomax.feedback import Expected, Feedback
 from router.slomax.feedback_settings import FeedbackSettings
-from router.slomax.feedback_state import load_feedback, save_feedback
+from router.slomax.feedback_state import SavedFeedback, load_feedback, save_feedback
 
 SLO = Slo(ttft_s=1.0, tpot_s=0.05)
 KEY = ("m@1", "chat")
@@ -213,7 +213,7 @@ def test_a_restart_goes_on_where_it_was(tmp_path: Path) -> None:
     plant.run(400, 1500.0, repeats=1.0)
     before = plant.feedback.corrections
     path = tmp_path / "feedback.json"
-    save_feedback(path, plant.feedback.state(), 1000.0)
+    save_feedback(path, SavedFeedback(1000.0, plant.feedback.state()))
     saved = load_feedback(path)
     assert saved is not None
     again = Feedback(now_s=5.0)
@@ -238,7 +238,7 @@ def test_an_old_state_has_faded() -> None:
 def test_no_file_is_a_cold_start_and_a_wrong_one_is_told(tmp_path: Path) -> None:
     assert load_feedback(tmp_path / "none.json") is None
     path = tmp_path / "feedback.json"
-    save_feedback(path, Plant(capacity=1.0).feedback.state(), 1.0)
+    save_feedback(path, SavedFeedback(1.0, Plant(capacity=1.0).feedback.state()))
     plain = json.loads(path.read_text())
     path.write_text(json.dumps({**plain, "colour": 1}))
     with pytest.raises(DocumentError, match="unknown key"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -54,6 +55,8 @@ def test_a_decision_holds_the_signals_of_the_latency_models(table: EndpointTable
     assert (row["hit_tokens"], row["candidates"], row["rtt_s"], row["gpus"]) == (512, 2, 0.04, 2)
     assert (row["request_id"], row["attempt"], row["decided_s"], row["endpoint"]) == (7, 1, 10.0, "B/c/1")
     assert "predicted_ttft_p50_s" not in row
+    assert row["origin"] == "A"
+    assert decision_row(replace(REQUEST, origin=""), 1, view, policy(), 2, 0.0)["origin"] is None
 
 
 def test_a_refusal_has_no_endpoint(table: EndpointTable) -> None:

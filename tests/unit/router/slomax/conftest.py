@@ -33,6 +33,7 @@ class Hand:
 
     Attributes:
         open: Endpoints that pass the hard filters now.
+        only: Endpoints of single requests, in place of those.
         sent: (time, request id, endpoint) of every dispatch.
         dropped: (request id, reason) of every waiting request that was dropped.
     """
@@ -47,6 +48,7 @@ class Hand:
         self.book = LeaseBook(self.table)
         self.index = EventPrefixIndex(replicas)
         self.open = np.arange(replicas)
+        self.only: dict[int, IntArray] = {}
         self.now_s = 0.0
         self.fleet = fleet
         self.sent: list[tuple[float, int, int]] = []
@@ -124,7 +126,7 @@ class Hand:
         self.sent.append((self.now_s, request.request_id, row))
 
     def _candidates(self, request: RouteRequest) -> IntArray:
-        return self.open
+        return self.only.get(request.request_id, self.open)
 
 
 def build(

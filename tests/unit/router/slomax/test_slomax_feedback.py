@@ -172,12 +172,14 @@ def test_all_else_goes_to_the_flow_control_behind() -> None:
 def test_a_plan_is_compared_with_the_uncorrected_table() -> None:
     """A factor that the plan was made with is taken out again; promises without a class hold for all together."""
     rows = (
-        PoolSplit("B", "m@1", "H100", "chat", 2, 90.0, {}),
-        PoolSplit("C", "m@1", "L40S", "chat", 1, 40.0, {}),
+        PoolSplit("B", "m@1", "H100", "chat", 2, 90.0, {}, 0.9),
+        PoolSplit("C", "m@1", "L40S", "chat", 1, 40.0, {}, 0.8),
     )
-    applied = Corrections(capacity={("m@1", "chat"): 0.9, ("C/m@1/L40S", "chat"): 0.8})
-    expected = expected_of(FLEET, rows, applied)
+    expected = expected_of(FLEET, rows)
     assert expected.planned == {("m@1", "chat"): pytest.approx(150.0)}
+    half = expected_of(FLEET, rows, share=0.5)
+    assert half.planned == {("m@1", "chat"): pytest.approx(75.0)}
+    assert half.guarantees[ANY_CLASS, "gold"] == 25.0
     assert expected.guarantees == {(ANY_CLASS, "gold"): 50.0, ("chat", "lab"): 20.0}
     owed = Corrections(debt={("chat", "lab"): 1.2, (ANY_CLASS, "lab"): 1.5})
     assert owed.debt_of("chat", "lab") == 1.5

@@ -291,7 +291,7 @@ def test_the_hopeless_wait_behind_all_that_can_make_it(hand: Any) -> None:
 def test_a_class_that_refuses_the_late_turns_them_away_early(hand: Any) -> None:
     classes = (WorkloadClass("interactive", Slo(ttft_s=1.0, tpot_s=0.05), when_late="refuse"),)
     tenants = (Tenant("t"), Tenant("top", tier="guaranteed"))
-    world = hand("slomax", {"pace": False}, replicas=1, classes=classes, tenants=tenants)
+    world = hand("slomax", {"pace": False, "shed": False}, replicas=1, classes=classes, tenants=tenants)
     verdicts = [world.offer(world.request(i, tokens=2000), 0.0) for i in range(20)]
     kinds = [type(one).__name__ for one in verdicts]
     # 0.2 s of prefill each: some go at once, some wait, and those that would wait more than a second do not.
@@ -339,3 +339,25 @@ def test_failures_release_what_they_held(hand: Any) -> None:
         assert isinstance(world.offer(world.request(i), 0.0), Admitted)
         world.finish(i, 0.0, status)
     assert world.flow.status(0.0).budgets[0].in_flight == 0
+
+
+@pytest.mark.parametrize(
+    ("tier", "shed", "refused"), [("standard", True, 0.5), ("guaranteed", True, 0.0), ("standard", False, 0.0)]
+)
+def test_those_with_half_a_chance_are_shed_by_half(hand: Any, tier: Any, shed: bool, refused: float) -> None:
+    """Nobody is drawn for in the guaranteed tier, nor without the setting; the same seed draws the same."""
+    kinds = (WorkloadClass("chat", Slo(ttft_s=0.5), when_late="refuse"),)
+    tenants = (Tenant("t", tier=tier),)
+    verdicts = []
+    for _ in range(2):
+        world = hand("slomax", {"shed": shed, "pace": False}, replicas=1, classes=kinds, tenants=tenants)
+        world.table.inflight[0] = world.table.max_seqs[0]  # idle but full: its own prefill is all that it takes
+        found = []
+        for number in range(400):
+            verdict = world.offer(world.request(number, "chat", tokens=4850), 0.0)
+            found.append(isinstance(verdict, Refused))
+            if isinstance(verdict, Queued):
+                assert world.flow.cancel(verdict.ticket, 0.0)
+        verdicts.append(found)
+    assert verdicts[0] == verdicts[1]
+    assert sum(verdicts[0]) / 400 == pytest.approx(refused, abs=0.08 if refused else 0.0)
