@@ -42,6 +42,7 @@ class CapacityCache:
 
     Attributes:
         known, measured, unknown: Answers from the file, by a search, and none for lack of time.
+        lacking: Cases that had no answer, with their closed form.
 
     Raises:
         InputError: The file is not such a cache.
@@ -65,6 +66,7 @@ class CapacityCache:
         self._measure = measure
         self._cells = _read(path) if path is not None and path.exists() else {}
         self.known = self.measured = self.unknown = 0
+        self.lacking: list[tuple[CapacityCase, GroupRate]] = []
 
     def __call__(self, case: CapacityCase, closed: GroupRate) -> CheckedRate | None:
         """The rates of a case: remembered, else measured, else ``None`` when the time is over."""
@@ -75,6 +77,7 @@ class CapacityCache:
             return found
         if self._clock() >= self._until_s:
             self.unknown += 1
+            self.lacking.append((case, closed))
             return None
         found = self._cells[key] = self._measure(case, closed, self._settings)
         self.measured += 1

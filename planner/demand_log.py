@@ -108,7 +108,7 @@ def history_from_log(
 ) -> RecordedDemand:
     """Rates of offered requests and output tokens of a log, one window of it in memory at a time.
 
-    The log has no origin and may lack other names: ``naming`` gives them.
+    ``naming`` gives the names that a row lacks; a row of an older log has no origin.
 
     Raises:
         LogError: As ``LogReader.window``.
@@ -158,7 +158,7 @@ def _count(table: pa.Table, naming: Naming, settings: LogDemandSettings, seen: _
         np.ones(len(at)), prompts, prompts**2, done, np.where(done, outputs, 0.0), ~done,
         np.where(done, 0.0, outputs), np.where(done, 0.0, np.where(np.isfinite(budgets), budgets, 1e9)),
     ])  # fmt: skip
-    names = [_names(table, name) for name in ("model", "workload_class", "tenant")]
+    names = [_names(table, name) for name in ("model", "workload_class", "tenant", "origin")]
     codes = np.stack([np.floor(at / settings.step_s), *(codes for codes, _ in names)], axis=1)[rows].astype(
         np.int64
     )
@@ -166,8 +166,8 @@ def _count(table: pa.Table, naming: Naming, settings: LogDemandSettings, seen: _
     totals = np.zeros((len(SUMS), len(groups)))
     np.add.at(totals.T, member.ravel(), values.T[rows])
     for group, (window, *place) in enumerate(groups.tolist()):
-        model, kind, tenant = (texts[code] for code, (_, texts) in zip(place, names, strict=True))
-        seen.add(naming.key(model, kind, tenant, ""), window, totals[:, group])
+        model, kind, tenant, origin = (texts[code] for code, (_, texts) in zip(place, names, strict=True))
+        seen.add(naming.key(model, kind, tenant, origin), window, totals[:, group])
 
 
 def _numbers(table: pa.Table, name: str, empty: float = math.nan) -> FloatArray:

@@ -23,8 +23,6 @@ from planner.token_value import model_values
 from solver.greedy import running_that_fits
 from solver.problem import Commodities, PlacementProblem, Placements, Pools, SiteLimits
 
-GPU_WORTH_SHARE = 1e-3
-"""Worth of a GPU left free, as a share of what the best placement makes of one: it only breaks ties."""
 SPARE_REPLICAS = 2
 
 
@@ -95,7 +93,7 @@ def placement_input(
         promises.covers,
         burst_covers(fleet, sites, commodities, classes, settings),
         settings.prewarm_gpu_share,
-        GPU_WORTH_SHARE * float(best.max(initial=0.0)),
+        settings.gpu_worth_share * float(best.max(initial=0.0)),
     )
     problem = _holdable(problem)
     return PlacementInput(

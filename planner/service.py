@@ -15,14 +15,16 @@ from typing import Protocol
 from data.catalog.load import Catalog
 from data.errors import SolverError
 from data.fleet.types import Fleet, Placed
-from data.plan import PlanDocument, PlanStatus
+from data.plan import Move, PlanDocument, PlanStatus
 from data.plan_rules import PLAN_BOOK
 from data.strict.encode import to_plain
 from models.capacity_check import CapacityCheck
 from planner.capacity_table import CapacityTable, capacity_table
 from planner.demand import DemandTable
 from planner.digests import demand_digest, digest, fleet_digest
+from planner.move_order_input import ordered_moves
 from planner.placement_input import PlacementInput, placement_input
+from planner.plan_prices import shadow_prices
 from planner.plan_rows import plain_goodput, planned_moves, planned_replicas, traffic_shares
 from planner.pool_splits import pool_splits
 from planner.settings import PlannerSettings
@@ -30,6 +32,7 @@ from planner.unmet import unmet_rows
 from router.slomax.corrections import NEUTRAL, Corrections
 from solver.child import ChildSolver
 from solver.explain import Explanation, explain_misses
+from solver.explain_moves import ResourcePrice, move_effects, resource_prices
 from solver.greedy import kept_placement
 from solver.linear import ModelSolver, SolveLimits
 from solver.matrix import build_matrix
@@ -39,6 +42,7 @@ from solver.verify import verify_plan
 from solver.violation import PlannedLoad, Violation
 
 EXPLAIN_LIMIT_S = 5.0
+AUDIT_WATCHDOG = 10.0
 
 
 class Clock(Protocol):
@@ -125,7 +129,7 @@ def plan_once(
     plan, violations = _document(step, solution, clock)
     if violations:
         plan = _keep_last(step, violations, clock)
-    return _sealed(replace(plan, solve_s=round(clock.seconds() - began, 3)))
+    return sealed(replace(plan, solve_s=round(clock.seconds() - began, 3)))
 
 
 def _standing(fleet: Fleet, running_plan: PlanDocument | None) -> tuple[Placed, ...]:
@@ -145,9 +149,10 @@ def _document(step: _Step, solution: PlacementSolution, clock: Clock) -> tuple[P
     splits, notes = pool_splits(
         step.fleet, step.given, solution, step.running_plan, step.settings, step.solve, step.corrections
     )
-    unmet = unmet_rows(
-        step.fleet, step.given, replace(solution, note=(*solution.note, *notes)), step.demand, explanation
-    )
+    prices = resource_prices(step.given.problem, step.solve, _explain_limits(step))
+    moves, order_notes = _moves(step, solution, prices)
+    told = replace(solution, note=(*solution.note, *notes, *order_notes))
+    unmet = unmet_rows(step.fleet, step.given, told, step.demand, explanation)
     made = clock.now()
     plan = PlanDocument(
         plan_id="pending",
@@ -166,11 +171,29 @@ def _document(step: _Step, solution: PlacementSolution, clock: Clock) -> tuple[P
         shares=traffic_shares(step.given, solution),
         splits=splits,
         unmet=unmet,
-        moves=planned_moves(step.given, solution, step.settings.period_s),
+        moves=moves,
+        prices=shadow_prices(step.given, prices),
         solver=f"{solution.origin.value}: HiGHS",
     )
     load = planned_load(step.given, step.table, solution)
     return plan, verify_plan(plan, step.fleet, step.catalog, running=step.running, load=load)
+
+
+def _moves(
+    step: _Step, solution: PlacementSolution, prices: Sequence[ResourcePrice]
+) -> tuple[tuple[Move, ...], tuple[str, ...]]:
+    """The moves, what each brings and when it begins, and what there is to say about their order."""
+    settings = step.settings
+    effects = move_effects(step.given.problem, solution, prices, step.solve, _explain_limits(step))
+    moves = planned_moves(step.given, solution, settings.period_s, effects, settings.hit_share)
+    # Moves are put in order where the linear models are solved: in the guarded process if there is one.
+    asker = step.solve if isinstance(step.solve, ChildSolver) else None
+    return ordered_moves(step.fleet, step.given, solution, moves, settings, asker)
+
+
+def _explain_limits(step: _Step) -> SolveLimits:
+    """Time for prices, and again for the worth of moves; in audit mode enough never to matter."""
+    return SolveLimits(EXPLAIN_LIMIT_S * (AUDIT_WATCHDOG if step.settings.placement.deterministic else 1.0))
 
 
 def _explanation(step: _Step, solution: PlacementSolution) -> Explanation | None:
@@ -239,9 +262,11 @@ def _utc(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _sealed(plan: PlanDocument) -> PlanDocument:
+def sealed(plan: PlanDocument) -> PlanDocument:
     """The plan under an id made of what it decides: the same decision has the same id whenever it is made."""
     content = dict(to_plain(plan, PLAN_BOOK))
     for name in ("plan_id", "made_at", "valid_from", "valid_until", "solve_s"):
         del content[name]
+    # When a move begins depends on how long an order was looked for; what is decided does not.
+    content["moves"] = [{**move, "begin_s": None} for move in content["moves"]]
     return replace(plan, plan_id=f"plan-{digest(content)}")

@@ -8,6 +8,7 @@ from data.errors import SettingError
 from data.fleet.types import TIERS, Tier
 from models.capacity import CapacitySettings
 from solver.capacity_problem import CapacitySettings as SplitSettings
+from solver.move_order_cp_sat import MoveOrderLimits
 from solver.settings import PlacementSettings
 
 
@@ -27,6 +28,9 @@ class PlannerSettings:
         route_share: Worth that a token loses when its round trip takes the whole TTFT target (0 to 1).
         hit_share: Share of prompts expected in the prefix caches (0 to 0.95).
         length_variation: Standard deviation of request lengths over their mean (0 to 5).
+        gpu_worth_share: Worth of a GPU left free, as a share of what the best one in use earns (0 to 1). The
+            default only breaks ties towards smaller plans; at 0.2 a replica is not started for demand that comes
+            with a chance below a fifth.
         prewarm_limit: Prewarmed copies of a model at a site, at most (0 to 8); 0 turns prewarming off.
         prewarm_gpu_share: Share of a replica's GPUs that one prewarmed copy blocks (0 to 1).
         burst_share, burst_value: Burst worth covering by prewarmed copies, as a share of the interactive demand in
@@ -36,6 +40,8 @@ class PlannerSettings:
         frozen_sites: Sites where nothing may move.
         strict_inventory: Refuse to plan if the GPUs under a running replica are unknown, instead of freezing it.
         merge_correlation: Correlation of forecast errors within a group of tenants (0 to 1).
+        order: Limits of the search for the order of moves.
+        parallel_loads: Replicas that may load at a time at one site (1 to 1000).
     """
 
     placement: PlacementSettings = field(default_factory=PlacementSettings)
@@ -48,6 +54,7 @@ class PlannerSettings:
     route_share: float = 0.05
     hit_share: float = 0.0
     length_variation: float = 1.0
+    gpu_worth_share: float = 1e-3
     prewarm_limit: int = 1
     prewarm_gpu_share: float = 0.25
     burst_share: float = 0.25
@@ -57,6 +64,8 @@ class PlannerSettings:
     frozen_sites: tuple[str, ...] = ()
     strict_inventory: bool = False
     merge_correlation: float = 0.5
+    order: MoveOrderLimits = field(default_factory=MoveOrderLimits)
+    parallel_loads: int = 4
 
     def __post_init__(self) -> None:
         ranges = (
@@ -65,12 +74,14 @@ class PlannerSettings:
             ("route_share", 0.0, 1.0),
             ("hit_share", 0.0, 0.95),
             ("length_variation", 0.0, 5.0),
+            ("gpu_worth_share", 0.0, 1.0),
             ("prewarm_limit", 0, 8),
             ("prewarm_gpu_share", 0.0, 1.0),
             ("burst_share", 0.0, 1.0),
             ("burst_value", 0.0, 1.0),
             ("protected_share", 0.0, 1.0),
             ("merge_correlation", 0.0, 1.0),
+            ("parallel_loads", 1, 1000),
         )
         for name, low, high in ranges:
             value = getattr(self, name)

@@ -1,4 +1,4 @@
-"""Columns of the decision and outcome log, version 2.
+"""Columns of the decision and outcome log, version 3.
 
 A *decision* is written when an endpoint was chosen (or refused), an *outcome* when the attempt ended. They are
 joined on ``(request_id, attempt)``. Times are seconds; ``decided_s`` is the clock that partitions use. No prompt
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 DECISIONS = pa.schema(
     [
@@ -22,6 +22,7 @@ DECISIONS = pa.schema(
         pa.field("model", pa.dictionary(pa.int32(), pa.string())),
         pa.field("tenant", pa.dictionary(pa.int32(), pa.string())),
         pa.field("workload_class", pa.dictionary(pa.int32(), pa.string())),
+        pa.field("origin", pa.dictionary(pa.int32(), pa.string())),
         pa.field("endpoint", pa.dictionary(pa.int32(), pa.string())),
         pa.field("site", pa.dictionary(pa.int32(), pa.string())),
         pa.field("gpu_type", pa.dictionary(pa.int32(), pa.string())),

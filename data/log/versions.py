@@ -18,6 +18,8 @@ Upgrade = Callable[[pa.Table, str], pa.Table]
 
 SINCE_VERSION_2 = ("expected_output_tokens", "prefill_load")
 """Decision columns that version 1 lacks."""
+SINCE_VERSION_3 = "origin"
+"""Decision column that versions 1 and 2 lack."""
 
 
 def _from_version_1(data: pa.Table, table: str) -> pa.Table:
@@ -29,7 +31,14 @@ def _from_version_1(data: pa.Table, table: str) -> pa.Table:
     return data
 
 
-UPGRADES: Mapping[int, Upgrade] = {1: _from_version_1}
+def _from_version_2(data: pa.Table, table: str) -> pa.Table:
+    """Where a request came from was not recorded."""
+    if table != "decisions":
+        return data
+    return data.append_column(SINCE_VERSION_3, pa.nulls(len(data), DECISIONS.field(SINCE_VERSION_3).type))
+
+
+UPGRADES: Mapping[int, Upgrade] = {1: _from_version_1, 2: _from_version_2}
 """Upgrade from the version that is the key to the one after it; version 1 is the first."""
 
 
@@ -73,7 +82,8 @@ def upgrade(
             raise LogError("no upgrade from this log schema", source=source, value=step)
         data = upgrades[step](data, table)
     schema = SCHEMAS[table]
-    if set(data.column_names) != set(schema.names):
-        strange = sorted(set(data.column_names) ^ set(schema.names))
+    if sorted(data.column_names) != sorted(schema.names):
+        names = [*data.column_names, *schema.names]
+        strange = sorted({name for name in names if names.count(name) != 2})
         raise ForeignFileError(f"columns differ: {', '.join(strange)}")
     return data.select(schema.names).cast(schema)

@@ -166,6 +166,13 @@ class LogWriter:
             if buffer.rows and self._aged(table):
                 self._seal(table)
 
+    def _until_aged_s(self) -> float | None:
+        """Time until the older open buffer reaches its age, and at most that age: no row waits for longer."""
+        age_s, opened_s = self.settings.rotate_age_s, [at for at in self._opened_s if at is not None]
+        if age_s is None or not opened_s:
+            return age_s
+        return min(max(min(opened_s) + age_s - self._clock(), 0.0), age_s)
+
     def _drain(self) -> bool:
         """Write sealed rows in order; at the first failure stop, keep them for the next try, return False."""
         with self._disk:
@@ -192,7 +199,7 @@ class LogWriter:
         while True:
             with self._work:
                 if not self._closed and not (self._sealed and written):
-                    self._work.wait(timeout=self.settings.rotate_age_s if written else RETRY_S)
+                    self._work.wait(timeout=self._until_aged_s() if written else RETRY_S)
                 if self._closed:
                     return
                 self._seal_aged()

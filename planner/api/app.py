@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from fastapi import Depends, FastAPI
+from fastapi import Depends, FastAPI, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from prometheus_client.registry import Collector
 
 from data.version import __version__
 from planner.api.access import Access, ApiToken, Role, may
 from planner.api.body_limit import BodyLimit
+from planner.api.call_limit import CallLimit
 from planner.api.desk import Desk
 from planner.api.operate_routes import operate_routes
 from planner.api.problem import SCHEMA, ProblemError, add_problem_handlers
@@ -43,10 +44,12 @@ def create_app(desk: Desk, access: Access, metrics: Collector) -> FastAPI:
         separate_input_output_schemas=False,
     )
     add_problem_handlers(app)
-    app.add_middleware(BodyLimit, most_bytes=desk.settings.most_bytes)
+    app.add_middleware(BodyLimit, most_bytes=desk.settings.most_bytes, wait_s=desk.settings.body_wait_s)
+    app.add_middleware(CallLimit, most=desk.settings.calls_at_a_time)
     app.include_router(health_routes(desk))
-    app.include_router(read_routes(desk, metrics), dependencies=[Depends(guard(access, "read"))])
-    app.include_router(operate_routes(desk), dependencies=[Depends(guard(access, "operate"))])
+    known = Depends(only_known_parameters)
+    app.include_router(read_routes(desk, metrics), dependencies=[Depends(guard(access, "read")), known])
+    app.include_router(operate_routes(desk), dependencies=[Depends(guard(access, "operate")), known])
     _add_problem_schema(app)
     return app
 
@@ -65,6 +68,21 @@ def guard(access: Access, role: Role) -> Guard:
         return caller
 
     return check
+
+
+def only_known_parameters(request: Request) -> None:
+    """A dependency that refuses query parameters that the route does not have: misspelt is not left out.
+
+    Raises:
+        ProblemError: There is one; it is named, with those that there are.
+    """
+    route = request.scope["route"]
+    known = sorted(field.alias for field in route.dependant.query_params)
+    for name in request.query_params:
+        if name not in known:
+            expected = ", ".join(known) or "none"
+            errors = [{"detail": f"unknown parameter; known: {expected}", "pointer": f"/query/{name}"}]
+            raise ProblemError(422, "invalid-request", f"unknown query parameter {name!r}", errors=errors)
 
 
 def _add_problem_schema(app: FastAPI) -> None:

@@ -33,12 +33,16 @@ class DeskSettings:
         what_if_limit_s: Time of its placement search (0.1 to the deadline).
         what_if_at_a_time: Questions answered at a time; one more is refused (1 to 64).
         most_bytes: Largest body of a request (1,000 to 100,000,000).
+        body_wait_s: Longest time that a body may take to come (0.1 to 3,600).
+        calls_at_a_time: Calls served at a time, health pages not counted; one more is refused (1 to 10,000).
     """
 
     what_if_deadline_s: float = 60.0
     what_if_limit_s: float = 20.0
     what_if_at_a_time: int = 1
     most_bytes: int = 4_000_000
+    body_wait_s: float = 30.0
+    calls_at_a_time: int = 64
 
     def __post_init__(self) -> None:
         for name, low, high in (
@@ -46,6 +50,8 @@ class DeskSettings:
             ("what_if_limit_s", 0.1, self.what_if_deadline_s),
             ("what_if_at_a_time", 1, 64),
             ("most_bytes", 1000, 100_000_000),
+            ("body_wait_s", 0.1, 3600),
+            ("calls_at_a_time", 1, 10_000),
         ):
             value = getattr(self, name)
             if not low <= value <= high:

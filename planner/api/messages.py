@@ -112,7 +112,9 @@ class WhatIfQuestion(Given):
     model_config = ConfigDict(
         extra="forbid",
         allow_inf_nan=False,
-        json_schema_extra={"examples": [{"demand_scale": 1.5}]},
+        json_schema_extra={
+            "examples": [{"demand_scale": 1.5, "gpus": [{"site": "C", "gpu_type": "H100", "count": 0}]}]
+        },
     )
     demand: DemandQuestion | None = Field(None, description="Instead of the demand of the last step.")
     demand_scale: float = Field(1.0, gt=0, le=1000, description="Factor on all demand.")
@@ -132,6 +134,11 @@ class WhatIfMessage(BaseModel):
 class RollBackQuestion(Given):
     """Which plan to put back, and why."""
 
+    model_config = ConfigDict(
+        extra="forbid",
+        allow_inf_nan=False,
+        json_schema_extra={"examples": [{"reason": "first tokens come late at B", "version": 11}]},
+    )
     reason: str = Field("asked for by an operator", min_length=1, max_length=500)
     version: int | None = Field(None, ge=1, le=999_999_999, description="Null = the plan before the current one.")
 
@@ -185,7 +192,7 @@ class StatusMessage(BaseModel):
 class SentenceMessage(BaseModel):
     """A sentence of an explanation."""
 
-    about: str = Field(description="plan, promise, demand, move or notice.", examples=["move"])
+    about: str = Field(description="plan, promise, demand, move, price or notice.", examples=["move"])
     text: str = Field(examples=["start 2 replicas of chat-h100 at B: worth 1,200 a second more than they cost"])
 
 

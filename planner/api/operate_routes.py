@@ -6,6 +6,7 @@ from fastapi import APIRouter
 
 from data.errors import PlanFileError
 from planner.api.desk import Desk
+from planner.api.examples import roll_back_example
 from planner.api.messages import AcceptedMessage, EntryMessage, RollBackQuestion, entry_message
 from planner.api.problem import ProblemError, documented
 
@@ -17,7 +18,7 @@ def operate_routes(desk: Desk) -> APIRouter:
     @routes.post(
         "/v1/roll-back",
         summary="Put an earlier plan back, without solving anything",
-        responses=documented(400, 401, 403, 404, 409, 413, 422, 503),
+        responses={200: roll_back_example(), **documented(400, 401, 403, 404, 409, 422, 503)},
     )
     def roll_back(question: RollBackQuestion) -> EntryMessage:
         try:

@@ -11,6 +11,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
+from starlette.types import Send
 
 from data.errors import DocumentError, InfeasibleError, InputError, TokenFleetError
 from planner.plan_store.leader import NotLeaderError
@@ -80,6 +81,15 @@ def problem_body(problem: ProblemError) -> bytes:
     return json.dumps(content).encode()
 
 
+async def send_problem(send: Send, problem: ProblemError) -> None:
+    """Answer with a problem document from a layer in front of the application."""
+    body = problem_body(problem)
+    headers = {"content-type": MEDIA_TYPE, "content-length": str(len(body)), **problem.headers}
+    raw = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": problem.status, "headers": raw})
+    await send({"type": "http.response.body", "body": body})
+
+
 def problem_of(error: TokenFleetError | OSError) -> ProblemError:
     """The problem that an error of ours is to a caller."""
     if isinstance(error, DocumentError):
@@ -131,12 +141,31 @@ def add_problem_handlers(app: FastAPI) -> None:
     app.add_exception_handler(Exception, fault)
 
 
+EXAMPLES = {
+    400: ("http", "There was an error parsing the body"),
+    401: ("unknown-caller", "no valid bearer token"),
+    403: ("not-permitted", "dashboards has the role read, not operate"),
+    404: ("no-version", "version 99 cannot be read: No such file or directory"),
+    408: ("too-slow", "the body was not there after 30 s"),
+    409: ("not-leader", "node-2:17 (epoch 4) leads this plan store, not this planner (epoch 3)"),
+    413: ("too-large", "the body is larger than 4,000,000 bytes"),
+    422: ("invalid-request", "Input should be greater than 0"),
+    429: ("busy", "as many questions are being answered as may be"),
+    500: ("fault", "a fault of the planner: ValueError"),
+    503: ("unavailable", "OSError: the plan store cannot be written"),
+    504: ("deadline", "the question was given up: not done after 60 s"),
+}
+"""Kind and detail of an example of each status."""
+EVERYWHERE = (408, 413, 500)
+"""What any route may answer."""
+
+
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Problem answers for the OpenAPI document."""
+    """Problem answers for the OpenAPI document: these, and those of every route."""
     answers: dict[int | str, dict[str, Any]] = {}
-    for status in statuses:
-        phrase = HTTPStatus(status).phrase
-        example = {"type": "urn:tokenfleet:problem:example", "title": phrase, "status": status, "detail": "why"}
+    for status in sorted({*statuses, *EVERYWHERE}):
+        phrase, (kind, detail) = HTTPStatus(status).phrase, EXAMPLES[status]
+        example = {"type": f"urn:tokenfleet:problem:{kind}", "title": phrase, "status": status, "detail": detail}
         content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}, "example": example}}
         answers[status] = {"description": phrase, "content": content}
     return answers

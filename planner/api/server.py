@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import signal
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,16 +20,17 @@ from planner.apart import run_apart
 from planner.api.access import Access, load_tokens
 from planner.api.app import create_app
 from planner.api.desk import Desk, DeskSettings
+from planner.loop.loop_parts import LoopParts
 from planner.loop.retraining import Retraining, RetrainingSettings
-from planner.loop.runner import LoopParts, PlannerLoop
+from planner.loop.runner import PlannerLoop
 from planner.outlets.gauges import PlannerMetrics
 from planner.outlets.webhook import Webhook, WebhookSettings
 from planner.plan_store.entry import EntryKind
 from planner.plan_store.layout import Published
-from router.serving.server_settings import ListenSettings, check_listen, split_address
+from router.serving.server_settings import ListenSettings, Tls, check_listen, split_address
 
-CONCURRENT = 64
-"""Requests that are served at a time; one more is refused at once with 503."""
+CONNECTIONS = 512
+"""Connections at a time. Calls have a bound of their own, below it, that answers with a problem document."""
 GOODBYE_S = 10.0
 
 
@@ -75,6 +77,8 @@ class PlannerService:
         self, parts: LoopParts, settings: ServeSettings, on_started: Callable[[str], None] = lambda _: None
     ) -> None:
         check_listen(settings.listen, settings.tokens is not None)
+        if settings.listen.tls is not None:
+            _check_certificate(settings.listen.tls)
         self._settings, self._on_started = settings, on_started
         access = Access(None if settings.tokens is None else load_tokens(settings.tokens))
         self._webhook = None if settings.webhook is None else Webhook(settings.webhook)
@@ -108,7 +112,7 @@ class PlannerService:
             log_config=None,
             access_log=False,
             server_header=False,
-            limit_concurrency=CONCURRENT,
+            limit_concurrency=CONNECTIONS,
             timeout_graceful_shutdown=int(GOODBYE_S),
             ssl_certfile=None if listen.tls is None else listen.tls.certificate,
             ssl_keyfile=None if listen.tls is None else listen.tls.key,
@@ -118,6 +122,9 @@ class PlannerService:
         if self._retraining is not None:
             work = self._retraining.run
             workers.append(threading.Thread(target=work, name="tokenfleet-retraining", daemon=True))
+        if self.loop.parts.measuring is not None:
+            measure = self.loop.parts.measuring.run
+            workers.append(threading.Thread(target=measure, name="tokenfleet-measuring", daemon=True))
         if self._webhook is not None:
             self._webhook.start()
         host, port = bound.getsockname()[:2]
@@ -151,6 +158,8 @@ class PlannerService:
     def _stop(self) -> None:
         self._gone.set()
         self.loop.stop()
+        if self.loop.parts.measuring is not None:
+            self.loop.parts.measuring.stop()
         if self._retraining is not None:
             self._retraining.stop()
 
@@ -173,3 +182,16 @@ class PlannerService:
 
     def _deliveries(self) -> tuple[int, int]:
         return (0, 0) if self._webhook is None else (self._webhook.taken, self._webhook.failed)
+
+
+def _check_certificate(tls: Tls) -> None:
+    """Raise ``InputError`` unless the certificate and its key can be used: before anything is started."""
+    try:
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(tls.certificate, tls.key)
+    except OSError as error:
+        files = f"{tls.certificate}, {tls.key}"
+        raise InputError(
+            f"cannot be used: {error.strerror or error}",
+            source=files,
+            expected="a PEM certificate chain and its key",
+        ) from error

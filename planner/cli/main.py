@@ -15,6 +15,7 @@ COMMANDS = {
     "check": "planner.cli.check:check",
     "compare": "planner.cli.compare:compare",
     "demo": "planner.cli.demo:demo",
+    "doctor": "planner.cli.doctor:doctor",
     "explain": "planner.cli.ask:explain",
     "forecast": "planner.cli.forecast:forecast",
     "models": "planner.cli.models:models",

@@ -5,12 +5,13 @@ from __future__ import annotations
 from rich.console import Console
 from rich.table import Table
 
-from data.plan import PlanDocument
+from data.plan import Move, PlanDocument
+from planner.outlets.explain_plan import price_text
 from planner.plan_diff import PlanDiff
 
 
 def print_plan(plan: PlanDocument) -> None:
-    """Status, value and bound; replicas, moves, and what is unmet."""
+    """Status, value and bound; replicas, moves, prices of what is used up, and what is unmet."""
     console = Console(soft_wrap=True)
     console.print(f"plan {plan.plan_id} for fleet {plan.fleet}: [bold]{plan.status.value}[/bold]")
     console.print(
@@ -19,6 +20,7 @@ def print_plan(plan: PlanDocument) -> None:
     )
     _print_replicas(console, plan)
     _print_moves(console, plan)
+    _print_prices(console, plan)
     _print_unmet(console, plan)
 
 
@@ -39,12 +41,33 @@ def _print_moves(console: Console, plan: PlanDocument) -> None:
         console.print("no moves")
         return
     table = Table("site", "configuration", title="Moves", title_justify="left")
-    table.add_column("change", justify="right")
-    table.add_column("cost", justify="right")
-    table.add_column("reason")
+    for name in ("change", "begins s", "lasts s", "brings", "gives up", "costs"):
+        table.add_column(name, justify="right")
     for move in plan.moves:
-        table.add_row(move.site, move.config, f"{move.change:+d}", f"{move.cost:,.0f}", move.reason)
+        figures = [_known(move.gain), _known(move.gives_up), f"{move.cost + move.lost_cache:,.0f}"]
+        table.add_row(move.site, move.config, f"{move.change:+d}", *_moments(move), *figures)
     console.print(table)
+    console.print("brings, gives up: value-weighted tokens/s; costs: value-weighted tokens, once")
+    for move in plan.moves:
+        stopped = f"; one more is stopped by {', '.join(move.binding)}" if move.binding else ""
+        console.print(f"{move.change:+d} {move.config} at {move.site}: {move.reason}{stopped}")
+
+
+def _moments(move: Move) -> tuple[str, str]:
+    """First and last begin, and length, s."""
+    if not move.begin_s:
+        return "", ""
+    ends = dict.fromkeys((move.begin_s[0], move.begin_s[-1]))
+    return "–".join(f"{moment:.0f}" for moment in ends), f"{move.lasts_s:.0f}"
+
+
+def _known(value: float | None) -> str:
+    return "" if value is None else f"{value:,.0f}"
+
+
+def _print_prices(console: Console, plan: PlanDocument) -> None:
+    for price in plan.prices:
+        console.print(price_text(price))
 
 
 def _print_unmet(console: Console, plan: PlanDocument) -> None:

@@ -15,10 +15,12 @@ from data.fleet.reference import REFERENCE_FLEETS, reference_path
 
 if TYPE_CHECKING:
     from planner.api.server import ServeSettings
+    from planner.loop.loop_parts import LoopParts
+    from planner.loop.ramp_turn import RampTurn
     from planner.loop.retraining import RetrainingSettings
-    from planner.loop.runner import LoopParts
     from planner.loop.settings import LoopSettings
     from planner.loop.sources import DemandSource
+    from planner.plan_store.store import PlanStore
     from router.policies.settings import Setting
 
 FILE = click.Path(path_type=Path)
@@ -45,7 +47,20 @@ FILE = click.Path(path_type=Path)
 @click.option(
     "--time-limit", "time_limit_s", type=float, default=20.0, show_default=True, help="Placement search, s."
 )
-@click.option("--capacity-cache", type=FILE, metavar="FILE", help="Measured capacities.")
+@click.option("--ramp", type=FILE, metavar="FILE", help="Move traffic to a new version as this file says.")
+@click.option(
+    "--capacity-cache",
+    type=FILE,
+    metavar="FILE",
+    help="Measured capacities; missing ones are measured beside the loop.",
+)
+@click.option(
+    "--feedback",
+    type=FILE,
+    multiple=True,
+    metavar="FILE",
+    help="Where a router keeps its feedback (--feedback-state). May be repeated.",
+)
 @click.option("--set", "pairs", multiple=True, metavar="KEY=VALUE", help="Setting of the loop; see the docs.")
 @click.option(
     "--listen", default="127.0.0.1:8480", show_default=True, metavar="HOST:PORT", help="Where the API is."
@@ -76,6 +91,8 @@ def planner(as_json: bool, log_format: str, **given: Any) -> None:
     else:
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
 
+    _try_solvers()
+
     def started(address: str) -> None:
         if as_json:
             click.echo(json.dumps({"address": address}))
@@ -85,9 +102,24 @@ def planner(as_json: bool, log_format: str, **given: Any) -> None:
     PlannerService(parts, settings, started).run()
 
 
+def _try_solvers() -> None:
+    """Say before the first plan which solvers do not run: without them plans are greedy."""
+    from solver.child import ChildSolver
+    from solver.self_test import self_test
+
+    log = logging.getLogger("tokenfleet.planner")
+    with ChildSolver() as child:
+        for one in self_test(child):
+            if one.ok:
+                log.info("%s runs (%s)", one.backend, one.version)
+            else:
+                log.error("%s (%s) does not run: %s", one.backend, one.version, one.detail)
+
+
 def _parts(given: dict[str, Any]) -> LoopParts:
     from planner.arm import parse_settings
-    from planner.loop.runner import LoopParts
+    from planner.loop.loop_parts import LoopParts
+    from planner.loop.measuring import Measuring
     from planner.loop.schedule import Schedule, parse_duration
     from planner.plan_store.store import LEASE_S, PlanStore
     from planner.settings import PlannerSettings
@@ -106,7 +138,31 @@ def _parts(given: dict[str, Any]) -> LoopParts:
     # A leader does not renew during a step, so its lease outlasts one.
     store = PlanStore(given["plans"], lease_s=max(LEASE_S, 2.0 * loop.step_deadline_s))
     schedule, named = Schedule(every_s, given["cron"]), frozenset(values)
-    return LoopParts(path, store, sources, schedule, planner, loop, given["capacity_cache"], named)
+    return LoopParts(
+        path,
+        store,
+        sources,
+        schedule,
+        planner,
+        loop,
+        given["capacity_cache"],
+        named,
+        feedback=tuple(given["feedback"]),
+        ramp=_ramp(given, path, store, loop),
+        measuring=None if given["capacity_cache"] is None else Measuring(given["capacity_cache"]),
+    )
+
+
+def _ramp(given: dict[str, Any], fleet: Path, store: PlanStore, loop: LoopSettings) -> RampTurn | None:
+    from data.fleet.load import load_fleet
+    from planner.loop.ramp import load_ramp
+    from planner.loop.ramp_turn import RampTurn
+
+    if given["ramp"] is None:
+        return None
+    if given["log"] is None:
+        raise click.UsageError("--ramp needs --log: both versions are compared in it")
+    return RampTurn(load_ramp(given["ramp"], load_fleet(fleet)), given["log"], store.folder, loop.settle_s)
 
 
 def _sources(given: dict[str, Any]) -> tuple[DemandSource, ...]:

@@ -99,7 +99,7 @@ def judge_step(
             return Judged(StepVerdict.KEEP, "it places no replica at all")
         return Judged(StepVerdict.PUBLISH, "the first plan")
     changes = plan_diff(current, candidate)
-    if not changes.places and not changes.shares and current.splits == candidate.splits:
+    if not changes.places and not changes.shares and _kept(current, candidate):
         return Judged(StepVerdict.RENEW, "nothing changes")
     if candidate.status is PlanStatus.KEPT_LAST and not changes.places:
         return Judged(StepVerdict.RENEW, "no better plan was found in time")
@@ -111,6 +111,11 @@ def judge_step(
         return Judged(StepVerdict.KEEP, f"on the last window it loses {shadow.loss:.1%} of the simulated Goodput")
     moved = sum(abs(place.replicas_after - place.replicas_before) for place in changes.places)
     return Judged(StepVerdict.PUBLISH, f"{moved} replicas and {len(changes.shares)} shares change")
+
+
+def _kept(current: PlanDocument, candidate: PlanDocument) -> bool:
+    """Whether the capacity split and the ramps between versions stay as they are."""
+    return current.splits == candidate.splits and current.ramps == candidate.ramps
 
 
 def watch_after(

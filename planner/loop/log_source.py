@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,8 +23,8 @@ from planner.loop.shadow import Window
 from planner.loop.sources import LastWindow
 from planner.loop.window_requests import logged_window
 
-LAG_S = 60.0
-"""Requests of the last minute may still be running: windows end before it."""
+LAG_S = 120.0
+"""Windows end so long before now: a router's rows reach the files within a minute, and answers take time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +53,18 @@ class LogSource:
     def demand(self, fleet: Fleet, now_s: float, period_s: float) -> DemandTable:
         """A forecast for the coming period."""
         step_s = self.step_s
-        until_s = np.floor(now_s / step_s) * step_s
-        wanted = LogDemandSettings(step_s, max(until_s - self.history_s, 0.0), float(until_s))
+        # The rows of a window that ended just now are not all in the files: it would look like a fall of demand.
+        until_s = math.floor((now_s - LAG_S) / step_s) * step_s
+        wanted = LogDemandSettings(step_s, max(until_s - self.history_s, 0.0), until_s)
         recorded = history_from_log(LogReader(self.path), self._names(fleet), _covered(self.path, wanted))
-        ahead = max(1, round(period_s / step_s))
-        settings = ForecastSettings(horizon_steps=ahead)
-        made = forecast_demand(recorded, settings, PlanWindow(last=ahead, settle_windows=self.settle_windows))
+        first = math.floor((now_s - until_s) / step_s) + 1
+        last = max(first, math.ceil((now_s + period_s - until_s) / step_s))
+        window = PlanWindow(first, last, settle_windows=self.settle_windows)
+        made = forecast_demand(recorded, ForecastSettings(horizon_steps=last), window)
         return known_demand(made.demand, fleet)
 
     def level(self, fleet: Fleet, since_s: float, now_s: float) -> ServiceLevel | None:
-        """Goodput and offered tokens until a minute ago; ``None`` if there is no row."""
+        """Goodput and offered tokens until two minutes ago; ``None`` if there is no row."""
         until_s = now_s - LAG_S
         if until_s <= since_s:
             return None

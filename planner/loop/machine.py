@@ -76,6 +76,26 @@ def adopted(state: LoopState, current: Published | None, now_s: float, settings:
     return replace(state, watch=watch, next_look_s=watch.from_s)
 
 
+def set_back(state: LoopState, by_s: float, next_step_s: float) -> LoopState:
+    """After the clock was set back: what was to come in a while still comes in that while, not ``by_s`` later.
+
+    Args:
+        state: Before.
+        by_s: By so much (0 or more).
+        next_step_s: The schedule's next moment from now.
+    """
+    watch = state.watch
+    if watch is not None:
+        watch = replace(watch, from_s=watch.from_s - by_s, until_s=watch.until_s - by_s)
+    return replace(
+        state,
+        next_step_s=min(state.next_step_s, next_step_s),
+        next_look_s=state.next_look_s - by_s,
+        watch=watch,
+        quarantine={key: until_s - by_s for key, until_s in state.quarantine.items()},
+    )
+
+
 def step_failed(state: LoopState) -> LoopState:
     """After a step without result: what was known before a silence is no proof for a fall after it."""
     return replace(state, recent=(), failures=state.failures + 1)

@@ -12,27 +12,26 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 from data.errors import InputError, TokenFleetError
 from data.fleet.load import load_fleet
 from data.fleet.types import Fleet
+from data.plan import PlanDocument
 from planner.apart import run_apart
 from planner.digests import fleet_digest
 from planner.loop.judge import StepVerdict, Watch, WatchVerdict, judge_look, judge_step
-from planner.loop.machine import LoopState, adopted, looked, step_done, step_failed, taken_out
-from planner.loop.schedule import Schedule
+from planner.loop.loop_parts import LoopParts
+from planner.loop.machine import LoopState, adopted, looked, set_back, step_done, step_failed, taken_out
 from planner.loop.service_level import ServiceLevel
 from planner.loop.settings import LoopSettings, effective
-from planner.loop.sources import DemandSource, seen_level
+from planner.loop.sources import seen_level
 from planner.loop.status import LoopStatus, StepReport
 from planner.loop.step import StepJob, StepResult, run_step
 from planner.plan_store.entry import Baseline, EntryKind, StoreEntry
 from planner.plan_store.layout import Published
-from planner.plan_store.store import PlanStore, renewed
-from planner.settings import PlannerSettings
+from planner.plan_store.store import renewed
 from router.serving.reload import WatchedFile
 
 LOG = logging.getLogger("tokenfleet.planner")
@@ -42,35 +41,8 @@ LOOK_DEADLINE_S = LONGEST_SLEEP_S = 60.0
 LEASE_PARTS = 3.0
 """The leadership is renewed so many times within its lease."""
 
-OnPublished = Callable[[Published], None]
 Apart = Callable[..., Any]
 """Runs a function elsewhere; see :func:`planner.apart.run_apart`."""
-
-
-@dataclass(frozen=True, slots=True)
-class LoopParts:
-    """What a loop is made of.
-
-    Attributes:
-        fleet_path: Fleet file; read again when it changes.
-        store: Where plans are published.
-        sources: Where demand is seen, one or more.
-        schedule: When steps are due.
-        planner, loop: Settings.
-        capacity_cache: File of measured capacities.
-        given: Names of the loop's settings that were given at the start; the others hold their defaults.
-        on_published: Told of each new version, roll-backs included; must return at once.
-    """
-
-    fleet_path: Path
-    store: PlanStore
-    sources: tuple[DemandSource, ...]
-    schedule: Schedule
-    planner: PlannerSettings
-    loop: LoopSettings
-    capacity_cache: Path | None = None
-    given: frozenset[str] = frozenset()
-    on_published: OnPublished = lambda _: None
 
 
 class PlannerLoop:
@@ -94,7 +66,8 @@ class PlannerLoop:
         self._clock, self._apart = clock, apart
         self._mutex = threading.RLock()
         self._stop, self._wake = threading.Event(), threading.Event()
-        self._state = LoopState(next_step_s=clock())
+        self._seen_s = clock()
+        self._state = LoopState(next_step_s=self._seen_s)
         self._stepping = self._leads = False
         self._last: StepReport | None = None
         self._trouble = ""
@@ -162,12 +135,17 @@ class PlannerLoop:
         """
         now_s, store = self._clock(), self.parts.store
         with self._mutex:
+            if now_s < self._seen_s:
+                self._state = set_back(self._state, self._seen_s - now_s, self.parts.schedule.next_s(now_s))
+            self._seen_s = now_s
             self._leads = store.lead(now_s)
             if not self._leads:
                 return now_s + STANDBY_S
             self._state = adopted(self._state, store.current(), now_s, self.parts.loop)
         if self._state.watch is not None and self._state.look_due(now_s):
             self._look(self._state.watch, now_s)
+        if self.parts.ramp is not None:
+            self.parts.ramp.take(self, self._apart, now_s)
         if self._state.step_due(now_s):
             self._step(now_s)
         return self._state.wake_s(self._clock() + store.leader.lease_s / LEASE_PARTS)
@@ -191,6 +169,28 @@ class PlannerLoop:
             self.parts.on_published(after)
             return entry
 
+    def put_in_force(
+        self, plan: PlanDocument, over: Published, kind: EntryKind, reason: str, restores: int | None = None
+    ) -> None:
+        """Publish a plan that no step made, unless another one than ``over`` is in force by now; then step soon.
+
+        Raises:
+            NotLeaderError: Another planner leads.
+            OSError: The store cannot be written.
+        """
+        with self._mutex:
+            if _version(self.parts.store.current()) != over.entry.version:
+                return
+            now_s, watch = self._clock(), self._state.watch
+            made = renewed(plan, now_s, self._state.next_step_s + self.parts.loop.step_deadline_s)
+            baseline = None if watch is None or kind is EntryKind.ROLLED_BACK else watch.baseline
+            entry = self.parts.store.publish(
+                made, now_s, kind=kind, reason=reason, restores=restores, baseline=baseline
+            )
+            after = self.parts.store.folder.version(entry.version)
+            self._state = replace(adopted(self._state, after, now_s, self.parts.loop), next_step_s=now_s)
+            self.parts.on_published(after)
+
     def _step(self, now_s: float) -> None:
         if self._fleet_file.changed():
             self._fleet_file.take(self._fleet_file.read())
@@ -207,6 +207,8 @@ class PlannerLoop:
             parts.planner,
             parts.loop,
             parts.capacity_cache,
+            parts.feedback,
+            None if parts.ramp is None else parts.ramp.spec,
         )
         try:
             result = self._apart(run_step, job, deadline_s=parts.loop.step_deadline_s, stop=self._stop)
@@ -217,6 +219,8 @@ class PlannerLoop:
         with self._mutex:
             if isinstance(result, StepResult):
                 self._state = step_done(self._state, result.demand, parts.loop)
+                if parts.measuring is not None:
+                    parts.measuring.want(result.lacking)
                 report = self._judged(result, current, now_s)
             else:
                 self._state = step_failed(self._state)

@@ -10,6 +10,7 @@ from apscheduler.triggers.cron import CronTrigger
 
 from data.errors import SettingError
 
+WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 LEAST_S, MOST_S = 1.0, 31 * 86_400.0
 
@@ -20,7 +21,8 @@ class Schedule:
     Args:
         every_s: Seconds between two steps (1 to 2,678,400); moments lie on multiples of it, so that a restart
             keeps the rhythm.
-        cron: Five fields (minute, hour, day, month, weekday), in UTC.
+        cron: Five fields (minute, hour, day, month, weekday), in UTC. Weekdays are names, or numbers: 0 and 7 are
+            Sunday. A day of the month and a weekday together are refused: crons differ on what they mean.
 
     Raises:
         SettingError: None or both are given, or one is wrong.
@@ -51,7 +53,7 @@ class Schedule:
 
 def _cron(text: str) -> Any:
     try:
-        trigger = CronTrigger.from_crontab(text, timezone=UTC)
+        trigger = CronTrigger.from_crontab(_with_named_weekdays(text), timezone=UTC)
         if trigger.get_next_fire_time(None, datetime(2000, 1, 1, tzinfo=UTC)) is None:
             raise ValueError("it never comes true")
     except ValueError as error:
@@ -60,6 +62,28 @@ def _cron(text: str) -> Any:
             f"not a cron expression: {error}", field="cron", value=text, expected=expected
         ) from error
     return trigger
+
+
+def _with_named_weekdays(text: str) -> str:
+    """The expression with weekdays as names: the trigger counts them from Monday, every cron from Sunday."""
+    fields = text.split()
+    if len(fields) != 5 or fields[4] == "*":
+        return text
+    if fields[2] != "*":
+        raise ValueError("a day of the month and a weekday together")
+    days: list[str] = []
+    for part in fields[4].split(","):
+        found = re.fullmatch(r"(?:(\*)|([0-7])(?:-([0-7]))?)(?:/([1-9]))?", part)
+        if found is None:
+            days.append(part)  # names are the trigger's to check
+            continue
+        whole, low, high, step = found.groups()
+        first = 0 if whole else int(low)
+        last = 6 if whole or (step and high is None) else int(high or low)
+        if first > last:
+            raise ValueError(f"weekdays {part} end before they begin")
+        days += [WEEKDAYS[day % 7] for day in range(first, last + 1, int(step or 1))]
+    return " ".join([*fields[:4], ",".join(dict.fromkeys(days))])
 
 
 def parse_duration(text: str, field: str) -> float:

@@ -1,23 +1,24 @@
 """Two plans on the same requests: the one in force, and the candidate with the moves that lead to it.
 
-The candidate starts from what stands. Its new replicas load first and begin with empty caches, those it gives up
-drain; so it has to earn what its moves cost. Where the window is shorter than the period that a plan is for, load
-times are shortened in the same ratio: a move has the whole period to repay them. Both runs of a seed see the same
-arrivals, lengths and noise (common random numbers).
+The candidate starts from what stands. Its moves begin in their order: new replicas load and have cold caches,
+those it gives up drain; so it has to earn what its moves cost. Where the window is shorter than the period that
+a plan is for, load times and moments are shortened in the same ratio: a move has the whole period to repay
+them. Drains take as long as their requests, so a shortened clock does not let starts wait for their GPUs; at
+full length they do. Both runs of a seed see the same arrivals, lengths and noise (common random numbers).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from data.catalog.load import Catalog
 from data.fleet.types import Fleet, Placed
+from data.plan import Move
 from data.types import Request
-from planner.sim.changes import Drain, Start
+from planner.plan_execution import PlanExecution, change_execution
 from planner.sim.run import simulate
 from planner.sim.settings import SimSettings
-from router.build import endpoint_specs
 from router.endpoints import EndpointTable
 from router.registry import make_policy
 
@@ -77,6 +78,7 @@ def shadow(
     *,
     period_s: float,
     policy: str,
+    moves: Sequence[Move] = (),
 ) -> Shadow | None:
     """Simulate both; ``None`` if there is no request to simulate, nothing stands, or there are too many replicas.
 
@@ -88,6 +90,7 @@ def shadow(
         window: The requests.
         period_s: What the plan is for (above 0).
         policy: Routing policy of both.
+        moves: The plan's moves with their moments; without them the greedy rule puts them in order.
     """
     counts = [len(rows) for rows in window.requests if rows]
     most = sum(one.replicas for one in (*running, *candidate))
@@ -96,52 +99,28 @@ def shadow(
     totals = [0.0, 0.0]
     for seed, rows in enumerate(window.requests):
         if rows:
+            ratio = min(window.window_s / period_s, 1.0)
             for arm, after in enumerate((running, candidate)):
-                totals[arm] += _goodput(fleet, catalog, running, after, rows, seed, window, period_s, policy)
+                made = change_execution(fleet, catalog, running, after, moves, time_scale=ratio)
+                made = made if ratio == 1.0 else replace(made, gpus=None)
+                totals[arm] += _goodput(fleet, made, rows, seed, window, policy)
     n = len(counts)
     return Shadow(totals[0] / n, totals[1] / n, max(counts), window.window_s, n, window.source)
 
 
 def _goodput(
-    fleet: Fleet,
-    catalog: Catalog,
-    before: Sequence[Placed],
-    after: Sequence[Placed],
-    requests: Sequence[Request],
-    seed: int,
-    window: Window,
-    period_s: float,
-    policy: str,
+    fleet: Fleet, made: PlanExecution, requests: Sequence[Request], seed: int, window: Window, policy: str
 ) -> float:
-    old, new = _counts(before), _counts(after)
-    union = [Placed(*key, max(old.get(key, 0), new.get(key, 0))) for key in sorted(old.keys() | new.keys())]
-    specs = endpoint_specs(fleet, catalog, union)
-    ratio = min(window.window_s / period_s, 1.0)
-    starts, drains, row = [], [], 0
-    for one in union:
-        key = one.site, one.config
-        for number in range(one.replicas):
-            if number >= old.get(key, 0):
-                starts.append(Start(0.0, row, specs[row].load_s * ratio))
-            elif number >= new.get(key, 0):
-                drains.append(Drain(0.0, row))
-            row += 1
-    table = EndpointTable(specs)
+    table = EndpointTable(made.specs)
     result = simulate(
         fleet,
-        specs,
+        made.specs,
         requests,
         make_policy(policy, {}, table, seed),
         SimSettings(seed=seed, retries=1, time_limit_s=window.window_s + DRAIN_S),
         table=table,
-        starts=starts,
-        drains=drains,
+        starts=made.starts,
+        drains=made.drains,
+        gpus=made.gpus,
     )
     return result.total.good_output_tokens / window.window_s
-
-
-def _counts(placed: Sequence[Placed]) -> dict[tuple[str, str], int]:
-    counts: dict[tuple[str, str], int] = {}
-    for one in placed:
-        counts[one.site, one.config] = counts.get((one.site, one.config), 0) + one.replicas
-    return {key: count for key, count in counts.items() if count}

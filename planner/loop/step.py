@@ -15,8 +15,12 @@ from data.catalog.load import load_catalog
 from data.errors import InputError
 from data.fleet.types import Fleet, Placed
 from data.plan import PlanDocument
-from models.capacity_check import CapacityCheck
+from models.capacity import GroupRate
+from models.capacity_check import CapacityCase
+from planner.capacity_cache import CapacityCache
 from planner.demand import DemandTable
+from planner.loop.feedback_files import read_corrections
+from planner.loop.ramp import RampSpec, ramp_of, ramped_demand, with_ramp
 from planner.loop.service_level import ServiceLevel
 from planner.loop.settings import LoopSettings
 from planner.loop.settled_demand import hold_running, settled
@@ -24,11 +28,11 @@ from planner.loop.shadow import Shadow, Window, shadow
 from planner.loop.sources import DemandSource, LastWindow, seen_demand, seen_level
 from planner.loop.window_requests import drawn_window
 from planner.plan_diff import plan_diff
-from planner.service import plan_once
+from planner.service import plan_once, sealed
 from planner.settings import PlannerSettings
 from solver.linear import ModelSolver
 
-MOST_MEASURING_S = 20.0
+Lacking = tuple[tuple[CapacityCase, GroupRate], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,8 @@ class StepJob:
         now_s: Moment of the step, seconds since the epoch.
         planner, loop: Settings.
         capacity_cache: File of measured capacities; ``None`` = closed form.
+        feedback: Files in which routers keep their feedback.
+        ramp: The ramp between two versions of a model that is wanted, if any.
     """
 
     fleet: Fleet
@@ -53,6 +59,8 @@ class StepJob:
     planner: PlannerSettings
     loop: LoopSettings
     capacity_cache: Path | None = None
+    feedback: tuple[Path, ...] = ()
+    ramp: RampSpec | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +74,7 @@ class StepResult:
         shadow: Both plans simulated; ``None`` = nothing moves, or there was nothing to simulate.
         notes: What a reader should know.
         seconds: Duration of each part.
+        lacking: Capacities that are not measured yet, with their closed form.
     """
 
     plan: PlanDocument
@@ -74,6 +83,7 @@ class StepResult:
     shadow: Shadow | None
     notes: tuple[str, ...] = field(default=())
     seconds: dict[str, float] = field(default_factory=dict)
+    lacking: Lacking = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,16 +116,24 @@ def run_step(job: StepJob, solve: ModelSolver | None = None) -> StepResult:
     level = seen_level(job.sources, job.fleet, job.now_s - job.loop.window_s, job.now_s)
     began = _lap(seconds, "observe", began)
     demand = believed_demand(job, seen.demand)
+    ramp = None if job.ramp is None else ramp_of(job.running, job.ramp, job.now_s)
+    if job.ramp is not None and ramp is not None:
+        demand = ramped_demand(demand, job.ramp, ramp)
     catalog = load_catalog()
     clock, check = FixedClock(job.now_s), _capacities(job)
-    plan = plan_once(job.fleet, catalog, demand, job.running, job.planner, clock, solve, check)
+    told = read_corrections(job.feedback, job.now_s)
+    plan = plan_once(job.fleet, catalog, demand, job.running, job.planner, clock, solve, check, told.corrections)
+    if ramp is not None:
+        plan = sealed(with_ramp(plan, ramp))
     began = _lap(seconds, "plan", began)
     tried = None
     if job.running is None or plan_diff(job.running, plan).places:
         window = _last_window(job, seen.demand)
         tried = try_plan(job.fleet, standing(job.fleet, job.running), plan, window, job.planner, job.loop)
     _lap(seconds, "simulate", began)
-    return StepResult(plan, seen.demand, level, tried, demand.notes, seconds)
+    lacking = () if check is None else tuple(check.lacking)
+    notes = (*demand.notes, *told.notes, *_lacking_note(lacking))
+    return StepResult(plan, seen.demand, level, tried, notes, seconds, lacking)
 
 
 def believed_demand(job: StepJob, newest: DemandTable) -> DemandTable:
@@ -157,6 +175,7 @@ def try_plan(
         window,
         period_s=planner.period_s,
         policy=loop.shadow_policy,
+        moves=plan.moves,
     )
 
 
@@ -174,12 +193,13 @@ def _last_window(job: StepJob, demand: DemandTable) -> Window:
     return drawn_window(known, job.fleet, wanted.window_s, wanted.most_requests, wanted.seeds)
 
 
-def _capacities(job: StepJob) -> CapacityCheck | None:
-    if job.capacity_cache is None:
-        return None
-    from planner.capacity_cache import CapacityCache
+def _lacking_note(lacking: Lacking) -> list[str]:
+    return [f"{len(lacking)} capacities are not measured yet: closed form"] if lacking else []
 
-    return CapacityCache(job.capacity_cache, limit_s=min(MOST_MEASURING_S, job.loop.step_deadline_s / 4))
+
+def _capacities(job: StepJob) -> CapacityCache | None:
+    """Capacities that are known; none is measured here, see :mod:`planner.loop.measuring`."""
+    return None if job.capacity_cache is None else CapacityCache(job.capacity_cache, limit_s=0.0)
 
 
 def _lap(seconds: dict[str, float], name: str, began: float) -> float:

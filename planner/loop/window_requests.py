@@ -10,7 +10,7 @@ import pyarrow as pa
 from data.fleet.types import Fleet
 from data.types import Request, Status
 from planner.demand import CommodityKey, DemandRow, DemandTable
-from planner.demand_history import Naming
+from planner.demand_history import NAMES, Naming
 from planner.demand_trace import unknown_name
 from planner.loop.shadow import Window
 
@@ -68,7 +68,7 @@ def logged_window(
     rows = table.to_pydict()
     kept: list[tuple[float, CommodityKey, int, int | None]] = []
     for i in range(len(table)):
-        key = naming.key(rows["model"][i] or "", rows["workload_class"][i] or "", rows["tenant"][i] or "", "")
+        key = naming.key(*(rows[name][i] or "" for name in NAMES))
         if rows["attempt"][i] or rows["status"][i] == Status.CLIENT_ERROR or unknown_name(key, fleet):
             continue
         done = rows["status"][i] == Status.COMPLETED

@@ -15,9 +15,12 @@ from data.fleet.types import Endpoint
 from router.engines.aliases import QUANTITIES
 from router.engines.registry import ENGINES
 from router.feeds.breaker import HealthSettings, Phase
+from router.feeds.completion_probe import PROBE_FAILURES
 from router.feeds.endpoint_state import ReportState, StateSettings
 from router.feeds.page_fetcher import SCRAPE_FAILURES
+from router.feeds.probe_settings import ProbeSettings
 from router.feeds.scrape import ScrapeSettings
+from router.feeds.stages import Stage
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 METRICS = (DOCS / "engine-metrics.md").read_text()
@@ -58,6 +61,17 @@ def test_every_setting_stands_in_its_page_with_its_default(page: str, settings: 
     for field in dataclasses.fields(settings):
         (line,) = rows(page, field.name)
         assert float(line.split("|")[2]) == field.default
+
+
+def test_every_probe_setting_failure_and_stage_stands_in_the_page_f105() -> None:
+    for field in dataclasses.fields(ProbeSettings):
+        (line,) = rows(STATE, f"probe.{field.name}")
+        told = line.split("|")[2].strip().strip("`")
+        assert told == (field.default if field.name == "path" else "none") or float(told) == field.default
+    for name, meaning in PROBE_FAILURES.items():
+        assert f"| `{name}` | {meaning} |" in STATE
+    for stage in Stage:
+        assert len(rows(STATE, stage.value)) == 1
 
 
 def test_every_state_and_phase_is_explained() -> None:

@@ -11,7 +11,7 @@ import click
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from data.plan import PlanDocument, PlannedReplicas, PlanStatus
+from data.plan import PlanDocument, PlannedReplicas, PlanStatus, VersionRamp
 from planner.cli.serve import serve
 from planner.loop.settings import LoopSettings
 from planner.loop.status import LoopStatus, StepReport
@@ -46,7 +46,10 @@ def test_every_route_stands_there_with_its_role() -> None:
 
 def test_every_metric_stands_there_with_its_labels() -> None:
     row = PlannedReplicas("B", "chat-h100", "chat@v1", "H100", 1, 2)
-    plan = PlanDocument("plan-1", None, "t", "t", "t", "f", {}, PlanStatus.OPTIMAL, 1.0, 1.0, 1.0, "b", (row,))
+    ramp = VersionRamp("chat", "chat@v1", "chat@v2", 0.1, "t", "ramp-1")
+    plan = PlanDocument(
+        "plan-1", None, "t", "t", "t", "f", {}, PlanStatus.OPTIMAL, 1.0, 1.0, 1.0, "b", (row,), ramps=(ramp,)
+    )
     entry = StoreEntry(1, 1, "plan-1", "000000001-plan-1.json", "0" * 64, 1.0, EntryKind.PUBLISHED)
     report = StepReport(1.0, "publish", "", seconds={"plan": 1.0})
     status = LoopStatus(True, 1, False, 1.0, 0, None, report, "", ReloadStatus("fleet", "", "", ()), (), Counter())

@@ -19,7 +19,7 @@ from planner.plan_store.store import PlanStore
 
 ROOT = Path(__file__).resolve().parents[2]
 PUBLISHER = """
-import sys, time
+import os, sys, time
 from dataclasses import replace
 from pathlib import Path
 from data.plan import PlanDocument, PlannedReplicas, PlanStatus
@@ -36,7 +36,8 @@ while True:
     number += 1
     plan = replace(base, plan_id=f"p-{number}", replicas=tuple(replace(row, replicas=number) for row in rows))
     entry = store.publish(plan, time.time())
-    print(entry.version, number, flush=True)
+    # One write: print makes several of an unbuffered stream, and a kill may come between them.
+    os.write(1, f"{entry.version} {number}\\n".encode())
     time.sleep(float(sys.argv[3]))
     store.lead(time.time())
 """

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -17,6 +19,7 @@ from router.channel_options import server_options
 from router.client import AsyncRouterClient, ClientSettings, Placement, Query, Refusal, RefusedError, RouterClient
 from router.client.attempt import ReportBuffer
 from router.client.query import from_wire, to_wire
+from router.client.retries import pause_after
 from router.client.settings import Identity
 from router.pb.v1 import router_pb2 as pb
 from router.pb.v1.router_pb2_grpc import RouterServicer, add_RouterServicer_to_server
@@ -32,6 +35,8 @@ class Script(RouterServicer):
         self.route_errors: list[grpc.StatusCode] = []
         self.report_errors: list[grpc.StatusCode] = []
         self.refuse = False
+        self.refuse_times = 0
+        self.hint_s = 1.5
         self.asked: list[pb.RouteRequest] = []
         self.events: list[pb.ReportEvent] = []
         self.headers: list[tuple[Any, ...]] = []
@@ -45,8 +50,10 @@ class Script(RouterServicer):
         self.limits.append(context.time_remaining())
         if self.route_errors:
             context.abort(self.route_errors.pop(0), "as told")
-        if self.refuse:
-            return pb.RouteReply(refusal=pb.Refusal(reason="queue_full", http_status=429, retry_after_s=1.5))
+        if self.refuse or self.refuse_times:
+            self.refuse_times = max(self.refuse_times - 1, 0)
+            refusal = pb.Refusal(reason="queue_full", http_status=429, retry_after_s=self.hint_s)
+            return pb.RouteReply(refusal=refusal)
         placement = pb.Placement(
             endpoint_id="e", lease_id=len(self.asked), ttft=pb.Quantiles(p50_s=0.1, p90_s=0.2)
         )
@@ -153,6 +160,45 @@ def test_a_refusal_holds_its_reason_and_opens_nothing(script: tuple[Script, str]
             raise AssertionError("not reached")
         assert caught.value.refusal == Refusal("queue_full", 429, 1.5, "")
     assert servicer.events == []
+
+
+@pytest.mark.parametrize("patient", [False, True])
+def test_a_patient_client_comes_again_after_the_hint_f053(script: tuple[Script, str], patient: bool) -> None:
+    """F053: not before the hint, within the deadline; one without patience gets the refusal."""
+    servicer, target = script
+    servicer.hint_s = 0.02
+
+    async def ask() -> Placement | Refusal:
+        async with AsyncRouterClient(target, FAST) as client:
+            return await client.ask(QUERY, patient=patient)
+
+    def ask_blocking() -> Placement | Refusal:
+        with RouterClient(target, FAST) as client:
+            return client.ask(QUERY, patient=patient)
+
+    for asked in (lambda: asyncio.run(ask()), ask_blocking):
+        servicer.refuse_times, servicer.asked = 2, []
+        started = time.monotonic()
+        answer = asked()
+        assert isinstance(answer, Placement) is patient
+        assert len(servicer.asked) == (3 if patient else 1)
+        assert not patient or time.monotonic() - started >= 0.04
+
+
+def test_a_hint_beyond_the_deadline_ends_the_question_at_once_f053(script: tuple[Script, str]) -> None:
+    """F053: 5 s are left and the limit resets in 7: the refusal comes now; with 30 s it is worth the wait."""
+    servicer, target = script
+    servicer.refuse, servicer.hint_s = True, 7.0
+    started = time.monotonic()
+    with RouterClient(target, FAST) as client:
+        refused = client.ask(QUERY, deadline_s=5.0, patient=True)
+    assert isinstance(refused, Refusal)
+    assert time.monotonic() - started < 2.0
+    assert len(servicer.asked) == 1
+    draws = [pause_after(refused, 30.0, random.Random(seed)) for seed in range(50)]
+    assert all(pause is not None and 7.0 <= pause <= 7.7 for pause in draws)
+    assert len(set(draws)) > 40
+    assert pause_after(replace(refused, retry_after_s=None), 30.0, random.Random(1)) is None
 
 
 def test_the_token_goes_along_and_is_never_shown(script: tuple[Script, str]) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import queue
 import signal
+import ssl
 import subprocess
 import sys
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -16,7 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from data.errors import InputError
+from planner.cli.main import cli
 from planner.plan_store.layout import StoreFolder
 from router.serving.auth import token_digest
 
@@ -90,11 +96,13 @@ class Planner:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         self.address = json.loads(line)["address"]
+        self.trust: ssl.SSLContext | None = None
 
-    def get(self, path: str, token: str = "") -> Any:
+    def get(self, path: str, token: str = "", body: bytes | None = None) -> Any:
+        """A GET request, or a POST where there is a body."""
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        asked = urllib.request.Request(self.address + path, None, headers)
-        with urllib.request.urlopen(asked, timeout=30) as answer:
+        asked = urllib.request.Request(self.address + path, body, headers)
+        with urllib.request.urlopen(asked, timeout=30, context=self.trust) as answer:
             return json.loads(answer.read())
 
     def end(self, number: int) -> int:
@@ -137,17 +145,88 @@ def test_a_planner_plans_tells_and_goes_on_after_a_kill(folder: Path, receiver: 
     assert StoreFolder(folder / "plans").current() is not None
 
 
+def make_certificate(folder: Path) -> tuple[Path, Path]:
+    """A certificate for 127.0.0.1 that signs itself, and its key."""
+    certificate, key = folder / "api.pem", folder / "api.key"
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"),
+            *("-keyout", str(key), "-out", str(certificate), "-days", "2", "-subj", "/CN=planner"),
+            *("-addext", "subjectAltName=IP:127.0.0.1"),
+        ],
+        check=True,
+        capture_output=True,
+        timeout=60,
+    )
+    return certificate, key
+
+
+def test_the_api_over_tls_with_both_roles(folder: Path, receiver: Receiver) -> None:
+    """Who trusts the certificate gets in, and then what the role allows; plain text and strangers do not."""
+    certificate, key = make_certificate(folder)
+    tokens = folder / "tokens.yaml"
+    tokens.write_text(
+        f"tokens:\n  - {{name: eyes, token_sha256: {token_digest('look')}, role: read}}\n"
+        f"  - {{name: hands, token_sha256: {token_digest('turn')}, role: operate}}\n"
+    )
+    tls = ("--tls-certificate", str(certificate), "--tls-key", str(key), "--tokens", str(tokens))
+    planner = Planner(folder, receiver, "--every", "1d", *tls)
+    try:
+        assert planner.address.startswith("https://127.0.0.1:")
+        with pytest.raises(urllib.error.URLError, match="CERTIFICATE_VERIFY_FAILED"):
+            planner.get("/livez")
+        planner.trust = ssl.create_default_context(cafile=str(certificate))
+        assert planner.get("/livez") == {"status": "up"}
+        for token, status in (("", 401), ("nobody", 401), ("look", 200), ("turn", 200)):
+            assert _status(planner, "/v1/status", token) == status
+        for token, status in (("", 401), ("look", 403), ("turn", 202)):
+            assert _status(planner, "/v1/step", token, b"") == status
+        planner.address = planner.address.replace("https:", "http:")
+        with pytest.raises((urllib.error.URLError, ConnectionError, http.client.HTTPException)):
+            planner.get("/livez")
+    finally:
+        assert planner.end(signal.SIGTERM) == 0
+
+
+def _status(planner: Planner, path: str, token: str, body: bytes | None = None) -> int:
+    try:
+        planner.get(path, token, body)
+    except urllib.error.HTTPError as error:
+        return error.code
+    return 200 if body is None else 202
+
+
+def test_a_certificate_that_cannot_be_used_is_told_before_anything_starts(folder: Path) -> None:
+    _, key = make_certificate(folder)
+    command = [
+        *("serve", "planner", "--fleet", str(folder / "fleet.yaml"), "--demand", str(folder / "demand.yaml")),
+        *("--plans", str(folder / "plans"), "--listen", "127.0.0.1:0", "--tls-key", str(key), "--tls-certificate"),
+    ]
+    for certificate in (folder / "none.pem", folder / "demand.yaml"):
+        ended = CliRunner().invoke(cli, [*command, str(certificate)])
+        assert isinstance(ended.exception, InputError)
+        assert str(ended.exception).startswith(f"{certificate}, {key}: cannot be used")
+        assert not (folder / "plans" / "CURRENT").exists()
+
+
 @pytest.mark.slow
 def test_planners_killed_in_the_middle_of_their_steps_leave_the_last_plan(
     folder: Path, receiver: Receiver
 ) -> None:
     """Each is killed at another moment after its start: while it observes, solves, simulates or publishes."""
-    versions = [0]
-    for number in range(12):
+    began = time.monotonic()
+    planner = Planner(folder, receiver, "--every", "1s")
+    try:
+        receiver.got.get(timeout=LONGEST_S)
+    finally:
+        planner.end(signal.SIGKILL)
+    # A kill falls anywhere between the start and a little after the first version of this very machine.
+    whole_s, versions = time.monotonic() - began, [1]
+    for number in range(8):
         (folder / "demand.yaml").write_text(DEMAND % (9000 if number % 2 else 26_000))
         planner = Planner(folder, receiver, "--every", "1s")
         try:
-            planner.process.communicate(timeout=0.5 * number)
+            planner.process.communicate(timeout=whole_s * (number + 1) / 7)
         except subprocess.TimeoutExpired:
             pass
         finally:

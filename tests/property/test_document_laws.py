@@ -17,7 +17,16 @@ from data.fleet.reference import REFERENCE_FLEETS, reference_fleet, reference_pa
 from data.fleet.rules import FLEET_BOOK
 from data.fleet.schema import fleet_schema
 from data.fleet.types import Fleet, Placed, Tenant, WorkloadClass
-from data.plan import Move, PlanDocument, PlannedReplicas, PlanStatus, PoolSplit, TrafficShare, UnmetDemand
+from data.plan import (
+    Move,
+    PlanDocument,
+    PlannedReplicas,
+    PlanStatus,
+    PoolSplit,
+    ShadowPrice,
+    TrafficShare,
+    UnmetDemand,
+)
 from data.plan_io import plan_from_json, plan_schema, plan_to_json
 from data.plan_rules import PLAN_BOOK
 from data.strict.decode import Decoder
@@ -93,6 +102,27 @@ def test_any_legal_name_survives_the_dump(names):
     assert parse_fleet(dump_fleet(renamed), "dumped.yaml") == renamed
 
 
+@st.composite
+def moves(draw):
+    """A move with or without moments, worth and limits."""
+    change = draw(st.integers(-9, 9).filter(bool))
+    begin_s = draw(st.lists(st.floats(0, 1e6), min_size=abs(change), max_size=abs(change)))
+    return Move(
+        draw(SOME_TEXT),
+        draw(SOME_TEXT),
+        change,
+        draw(st.floats(-1e9, 1e9)),
+        draw(TEXTS),
+        draw(NUMBERS),
+        draw(optional(st.floats(-1e9, 1e9))),
+        draw(optional(st.floats(-1e9, 1e9))),
+        tuple(draw(st.lists(TEXTS, max_size=2))),
+        tuple(sorted(begin_s)) if draw(st.booleans()) else (),
+        draw(NUMBERS),
+    )
+
+
+MOVES = moves()
 PLANS = st.builds(
     PlanDocument,
     plan_id=NAMES,
@@ -140,8 +170,19 @@ PLANS = st.builds(
     unmet=st.lists(st.builds(UnmetDemand, TEXTS, TEXTS, TEXTS, TEXTS, NUMBERS, TEXTS, TEXTS), max_size=3).map(
         tuple
     ),
-    moves=st.lists(
-        st.builds(Move, SOME_TEXT, SOME_TEXT, st.integers(-9, 9).filter(bool), st.floats(-1e9, 1e9), TEXTS),
+    moves=st.lists(MOVES, max_size=3).map(tuple),
+    prices=st.lists(
+        st.builds(
+            ShadowPrice,
+            SOME_TEXT,
+            SOME_TEXT,
+            TEXTS,
+            st.floats(0, 1e6, exclude_min=True),
+            TEXTS,
+            st.floats(-1e9, 1e9),
+            st.floats(-1e9, 1e9),
+            TEXTS,
+        ),
         max_size=3,
     ).map(tuple),
     solver=TEXTS,

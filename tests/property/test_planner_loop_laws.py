@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from data.errors import InputError
 from data.plan import PlanDocument, PlannedReplicas, PlanStatus
 from planner.demand import DemandRow, demand_table, spread_quantiles
-from planner.loop.runner import LoopParts, PlannerLoop
+from planner.loop.loop_parts import LoopParts
+from planner.loop.runner import PlannerLoop
 from planner.loop.schedule import Schedule
 from planner.loop.service_level import ServiceLevel
 from planner.loop.settings import LoopSettings

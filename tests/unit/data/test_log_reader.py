@@ -18,7 +18,7 @@ from data.log.partitions import list_partitions, parse_partition_name, partition
 from data.log.reader import LogReader
 from data.log.schema import DECISIONS, SCHEMA_VERSION
 from data.log.settings import LogSettings
-from data.log.versions import SINCE_VERSION_2, VERSION_KEY, upgrade
+from data.log.versions import SINCE_VERSION_2, SINCE_VERSION_3, VERSION_KEY, upgrade
 from data.log.writer import LogWriter
 
 HOUR = "hour=1970010100"
@@ -166,9 +166,12 @@ def test_older_schema_is_upgraded_by_the_table(tmp_path: Path) -> None:
     def add_degraded(data: pa.Table, table: str) -> pa.Table:
         return data.append_column("degraded", pa.nulls(len(data), pa.string())) if table == "decisions" else data
 
+    def as_it_is(data: pa.Table, _: str) -> pa.Table:
+        return data
+
     write(tmp_path, [(1, 1.0)])
     restamp(a_file(tmp_path), "0", drop="degraded")
-    rows = LogReader(tmp_path, upgrades={0: add_degraded, 1: lambda data, _: data}).window(0.0, 10.0)
+    rows = LogReader(tmp_path, upgrades={0: add_degraded, 1: as_it_is, 2: as_it_is}).window(0.0, 10.0)
     assert rows["degraded"].to_pylist() == [None]
     with pytest.raises(LogError, match="no upgrade"):
         LogReader(tmp_path, upgrades={}).window(0.0, 10.0)
@@ -270,12 +273,28 @@ def test_an_hour_pruned_while_reading_is_no_fault(tmp_path: Path) -> None:
     assert reader.report.skipped == {}
 
 
-def test_a_log_of_version_1_is_read_with_its_missing_columns_unknown(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("version", "missing"), [("1", [*SINCE_VERSION_2, SINCE_VERSION_3]), ("2", [SINCE_VERSION_3])]
+)
+def test_a_log_of_an_older_version_is_read_with_its_missing_columns_unknown(
+    tmp_path: Path, version: str, missing: list[str]
+) -> None:
     write(tmp_path, [(1, 1.0)], [(1, 2.0)])
     for table in ("decisions", "outcomes"):
-        restamp(a_file(tmp_path, table), "1")
+        restamp(a_file(tmp_path, table), version)
     file = a_file(tmp_path)
-    pq.write_table(pq.ParquetFile(file).read().drop_columns(list(SINCE_VERSION_2)), file)
-    rows = LogReader(tmp_path).window(0.0, 10.0)
-    assert [rows[name].to_pylist() for name in SINCE_VERSION_2] == [[None], [None]]
+    pq.write_table(pq.ParquetFile(file).read().drop_columns(missing), file)
+    reader = LogReader(tmp_path)
+    rows = reader.window(0.0, 10.0)
+    assert [rows[name].to_pylist() for name in missing] == [[None]] * len(missing)
     assert rows["status"].to_pylist() != [None]
+    assert reader.report.skipped == {}
+
+
+def test_a_file_whose_columns_are_not_those_of_its_version_is_left_out(tmp_path: Path) -> None:
+    write(tmp_path, [(1, 1.0)])
+    write(tmp_path, [(2, 2.0)])
+    restamp(a_file(tmp_path), "2")
+    reader = LogReader(tmp_path)
+    assert len(reader.window(0.0, 10.0)) == 1
+    assert list(reader.report.skipped.values()) == [f"columns differ: {SINCE_VERSION_3}"]

@@ -240,6 +240,22 @@ def test_settings_name_the_field_and_its_range(field: str, value: Any) -> None:
         LogSettings(**{field: value})
 
 
+def test_the_background_thread_wakes_when_the_oldest_row_is_due(tmp_path: Path) -> None:
+    """A row that came just after the thread had looked does not wait for twice the age."""
+    clock = HandClock()
+    with LogWriter(tmp_path, LogSettings(rotate_age_s=30.0), clock=clock) as log:
+        clock.now_s = 100.0
+        assert log._until_aged_s() == 30.0
+        log.decision(decision(1, 1.0))
+        clock.now_s = 119.0
+        log.outcome(outcome(1, 2.0))
+        assert log._until_aged_s() == 11.0
+        clock.now_s = 145.0
+        assert log._until_aged_s() == 0.0
+        log.rotate_if_due()
+        assert log._until_aged_s() == 4.0
+
+
 def test_background_writer_stores_everything(tmp_path: Path) -> None:
     settings = LogSettings(rotate_rows=50, rotate_age_s=0.01, background=True)
     with LogWriter(tmp_path, settings) as log:

@@ -7,7 +7,16 @@ import jsonschema
 import pytest
 
 from data.errors import PlanFileError
-from data.plan import Move, PlanDocument, PlannedReplicas, PlanStatus, PoolSplit, TrafficShare, UnmetDemand
+from data.plan import (
+    Move,
+    PlanDocument,
+    PlannedReplicas,
+    PlanStatus,
+    PoolSplit,
+    ShadowPrice,
+    TrafficShare,
+    UnmetDemand,
+)
 from data.plan_io import plan_from_json, plan_schema, plan_to_json, read_plan, write_plan
 
 
@@ -36,7 +45,10 @@ def plan():
         ),
         splits=(PoolSplit("B", "coder@v1", "H100", "batch", 2, 900.0, {"shop": 400.0}),),
         unmet=(UnmetDemand("demand", "coder@v1", "batch", "shop", 3.0, "tokens/s", "no GPUs"),),
-        moves=(Move("C", "coder-h200", 2, 12.0, "idle GPUs"),),
+        moves=(
+            Move("C", "coder-h200", 2, 12.0, "idle GPUs", 0.0, 5.0, None, ("H200 pool of C",), (0.0, 36.5), 36.0),
+        ),
+        prices=(ShadowPrice("gpus", "C", "H200", 1.0, "GPU", 12.5, 11.0, "0.5 replicas of a promise"),),
     )
 
 
@@ -129,6 +141,29 @@ def test_rows_must_fit_together(plan):
         plan_to_json(much)
     with pytest.raises(PlanFileError, match=r"moves.0..change: a move that changes nothing"):
         plan_to_json(replace(plan, moves=(replace(plan.moves[0], change=0),)))
+
+
+@pytest.mark.parametrize(
+    ("begin_s", "message"),
+    [
+        ((1.0,), r"moves.0..begin_s: wrong number of times .got 1.; expected 2, one a replica"),
+        ((2.0, 1.0), r"moves.0..begin_s: not in rising order"),
+        ((-1.0, 0.0), r"moves.0..begin_s.*out of range .got -1"),
+    ],
+)
+def test_moments_of_a_move_must_fit_it(plan, begin_s, message):
+    with pytest.raises(PlanFileError, match=message):
+        plan_to_json(replace(plan, moves=(replace(plan.moves[0], begin_s=begin_s),)))
+
+
+def test_a_plan_without_the_newer_fields_is_read(plan):
+    document = json.loads(plan_to_json(plan))
+    for name in ("lost_cache", "gain", "gives_up", "binding", "begin_s", "lasts_s"):
+        del document["moves"][0][name]
+    del document["prices"]
+    old = plan_from_json(json.dumps(document))
+    assert old.moves == (Move("C", "coder-h200", 2, 12.0, "idle GPUs"),)
+    assert old.prices == ()
 
 
 def test_rounded_shares_may_exceed_one_by_a_hair(plan):

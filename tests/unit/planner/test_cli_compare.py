@@ -24,11 +24,12 @@ def run(argv: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str, 
     return code, seen.out, seen.err
 
 
-def plan_file(path: Path, replicas: int) -> str:
+def plan_file(path: Path, replicas: int, second: int = 0) -> str:
     placed = PlannedReplicas("main", "assistant-h100", "assistant@v1", "H100", 1, replicas)
     stamp = "2026-01-01T00:00:00Z"
     plan = PlanDocument(
-        plan_id="plan-1", parent_id=None, made_at=stamp, valid_from=stamp, valid_until="2026-01-02T00:00:00Z",
+        plan_id="plan-1", parent_id=None, made_at=stamp, valid_from=f"2026-01-01T00:00:{second:02d}Z",
+        valid_until="2026-01-02T00:00:00Z",
         fleet="one-pool", input_digests={}, status=PlanStatus.GREEDY, objective=1.0, goodput_tokens_per_s=1.0,
         bound=1.0, bound_name="none", replicas=(placed,),
     )  # fmt: skip
@@ -62,6 +63,26 @@ def test_machine_output_has_every_arm_and_the_load_level(capsys: pytest.CaptureF
     chosen = next(arm for arm in values["arms"] if arm["name"] == "round_robin")
     assert chosen["figures"]["attainment_offered"]["mean"] == pytest.approx(level["attainment"])
     assert [level["speed"], level["attainment"]] in level["trials"]
+
+
+def test_plans_of_a_folder_are_carried_out_in_turn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Four replicas, from 10 s on eight: GPU time counts from each start, and requests go to the new ones."""
+    folder = tmp_path / "plans"
+    folder.mkdir()
+    first, second = plan_file(folder / "b.json", 4), plan_file(folder / "a.json", 8, second=10)
+    base = ["compare", "--fleet", "one-pool", "--synth", "chat:5:120", "--workers", "1"]
+    argv = [*base, "--policies", "round_robin", "--seeds", "1", "--json"]
+    code, out, err = run([*argv, "--plan", first, "--plan", second, "--plan", str(folder)], capsys)
+    assert code == 0, err
+    arms = {arm["name"]: arm["figures"] for arm in json.loads(out)["arms"]}
+    few, many, both = (arms[f"round_robin on {name}"]["gpu_hours"]["mean"] for name in ("b", "a", "plans"))
+    assert both == pytest.approx(many - 10 / 3600 * 4, rel=0.01)
+    assert few < both < many
+    (folder / "a.json").unlink()
+    (folder / "b.json").unlink()
+    code, _, err = run([*argv, "--plan", str(folder)], capsys)
+    assert code == 2
+    assert "no plan in the folder" in err
 
 
 def test_a_plan_beside_the_running_placement(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

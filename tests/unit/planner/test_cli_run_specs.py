@@ -6,8 +6,8 @@ import pytest
 
 from data.errors import SettingError
 from data.fleet.reference import reference_fleet
-from planner.cli.specs import failure_event, length_classes, name_rule, synth_trace
-from planner.sim.settings import FailureEvent
+from planner.cli.specs import failure_event, length_classes, name_rule, site_failure, synth_trace
+from planner.sim.settings import FailureEvent, SiteFailure
 
 
 def test_synthetic_streams() -> None:
@@ -49,6 +49,22 @@ def test_failures() -> None:
 def test_wrong_failures(text: str) -> None:
     with pytest.raises(SettingError, match="--failure"):
         failure_event(text)
+
+
+def test_failures_of_sites_and_links() -> None:
+    assert site_failure("loss:C:250:60") == SiteFailure(250.0, "C", "loss", 60.0)
+    assert site_failure("slow:B:5.5:10:3") == SiteFailure(5.5, "B", "slow", 10.0, 3.0)
+    assert site_failure("link_cut:A/C:1:2") == SiteFailure(1.0, "A", "link_cut", 2.0, peer="C")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["loss:C:250", "fire:C:1:1", "loss:A/C:1:1", "link_cut:A:1:1", "link_cut:A/:1:1", "link_cut:A/A:1:1",
+     "link_cut:/A:1:1", "slow:B:1:1:0", "slow:B:-1:1", "loss:B:1:0", "loss::1:1"],
+)  # fmt: skip
+def test_wrong_failures_of_sites(text: str) -> None:
+    with pytest.raises(SettingError, match=r"--site-failure|at_s"):
+        site_failure(text)
 
 
 def test_name_rules() -> None:

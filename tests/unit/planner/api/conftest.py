@@ -17,7 +17,8 @@ from planner.api.access import Access, ApiToken
 from planner.api.app import create_app
 from planner.api.desk import Desk, DeskSettings
 from planner.demand import DemandRow, demand_table, spread_quantiles
-from planner.loop.runner import LoopParts, PlannerLoop
+from planner.loop.loop_parts import LoopParts
+from planner.loop.runner import PlannerLoop
 from planner.loop.schedule import Schedule
 from planner.loop.service_level import ServiceLevel
 from planner.loop.settings import LoopSettings

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from data.errors import DocumentError, InputError, SettingError
+from data.plan import VersionRamp
 from data.plan_io import plan_from_json
 from planner.api.access import Access, ApiToken, load_tokens
 from planner.api.desk import DeskSettings
@@ -88,6 +92,15 @@ def test_desired_replicas_are_gauges(bench: Any) -> None:
     assert f"tokenfleet_planner_desired_replicas{{{labels}}} 3.0" in page
     assert 'tokenfleet_planner_steps_total{verdict="publish"} 3.0' in page
     assert "tokenfleet_planner_plan_version 3.0" in page
+
+
+def test_a_ramp_is_a_gauge(bench: Any) -> None:
+    ramp = VersionRamp("chat", "chat@v1", "chat@v2", 0.1, "2026-01-01T00:00:00Z", "ramp-1")
+    current = bench.store.current()
+    bench.store.publish(replace(current.plan, ramps=(ramp,)), bench.now_s)
+    page = bench.get("/metrics").body.decode()
+    assert 'tokenfleet_planner_ramp_share{model="chat",new="chat@v2",state="ramping"} 0.1' in page
+    assert bench.get("/v1/plan").json()["plan"]["ramps"][0]["share"] == 0.1
 
 
 def test_without_a_plan_there_is_no_gauge_of_replicas_rather_than_zero(make_bench: Callable[..., Any]) -> None:
@@ -217,6 +230,62 @@ def test_unknown_routes_and_methods_are_problems(bench: Any) -> None:
     problem(bench.post("/v1/plan"), 405, "http")
 
 
+def test_unknown_query_parameters_are_refused_with_those_that_there_are_f130(bench: Any) -> None:
+    """F130: a misspelt parameter is not taken for one that was not given."""
+    found = problem(bench.get("/v1/plans", "befor=3"), 422, "invalid-request")
+    assert found["errors"] == [{"detail": "unknown parameter; known: before, limit", "pointer": "/query/befor"}]
+    problem(bench.get("/metrics", "format=x"), 422, "invalid-request")
+    assert bench.get("/livez", "probe=1").status == 200
+
+
+def test_a_body_that_is_declared_too_large_is_refused_unread_f124(make_bench: Callable[..., Any]) -> None:
+    """F124: at once, whole or slow, with the limit in words."""
+    bench = make_bench(DeskSettings(most_bytes=1000))
+    answer = bench.post("/v1/what-if", b"", {"Content-Length": "1001"})
+    assert "1,000 bytes" in problem(answer, 413, "too-large")["detail"]
+    assert answer.headers["connection"] == "close"
+
+
+def test_a_body_that_does_not_come_ends_in_a_problem_f124(make_bench: Callable[..., Any]) -> None:
+    """F124: never a hang."""
+    bench = make_bench(DeskSettings(body_wait_s=0.1))
+    got: list[Any] = []
+
+    async def never() -> Any:
+        await asyncio.Event().wait()
+
+    async def send(message: Any) -> None:
+        got.append(message)
+
+    scope = {"type": "http", "method": "POST", "path": "/v1/what-if", "headers": [(b"content-length", b"10")]}
+    asyncio.run(bench.app(scope, never, send))
+    assert got[0]["status"] == 408
+    assert json.loads(got[1]["body"])["type"] == "urn:tokenfleet:problem:too-slow"
+
+
+def test_calls_beyond_the_bound_are_refused_at_once_and_health_is_not(make_bench: Callable[..., Any]) -> None:
+    bench = make_bench(DeskSettings(calls_at_a_time=1))
+    inside: list[Any] = []
+
+    def busy() -> Any:
+        inside.extend([bench.get("/v1/plan"), bench.get("/livez")])
+        return plain()
+
+    plain, bench.loop.status = bench.loop.status, lambda: nested(busy)
+
+    def nested(work: Callable[[], Any]) -> Any:
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(work).result()
+
+    assert bench.get("/v1/status").status == 200
+    refused, health = inside
+    problem(refused, 503, "busy")
+    assert refused.headers["retry-after"] == "1"
+    assert health.status == 200
+    bench.loop.status = plain
+    assert bench.get("/v1/status").status == 200, "a call that is over frees its place"
+
+
 def test_a_fault_of_ours_is_a_problem_too(bench: Any) -> None:
     bench.loop.status = lambda: 1 / 0
     assert "ZeroDivisionError" in problem(bench.get("/v1/status"), 500, "fault")["detail"]
@@ -265,6 +334,8 @@ def test_bounds_are_checked() -> None:
         {"what_if_limit_s": 1e9},
         {"what_if_at_a_time": 0},
         {"most_bytes": 1},
+        {"body_wait_s": 0.0},
+        {"calls_at_a_time": 0},
     ):
         with pytest.raises(SettingError):
             DeskSettings(**wrong)  # type: ignore[arg-type]

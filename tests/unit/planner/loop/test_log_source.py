@@ -92,6 +92,9 @@ def test_requests_of_the_window_are_run_again_as_they_came(fleet: Fleet) -> None
     assert [request.arrival_s for request in window.requests[0]] == [1.0, 5.0, 7.0]
     assert [request.output_tokens for request in window.requests[0]] == [100, 200, 300]
     assert (len(window.requests), window.window_s) == (2, 10.0)
+    assert {request.origin for request in window.requests[0]} == {"eu-1"}
+    named = logged_window(table([row(7, 101.0, origin="eu-1")]), Naming(origin="other"), fleet, 100.0, 10.0, 9, 1)
+    assert [request.origin for request in named.requests[0]] == ["eu-1"], "the row's own origin counts"
     cut = logged_window(table(rows), NAMES, fleet, 100.0, 10.0, 2, 1)
     assert [request.arrival_s for request in cut.requests[0]] == [0.0, 2.0]
     assert cut.window_s == pytest.approx(5.0)
@@ -118,14 +121,14 @@ def log(tmp_path_factory: pytest.TempPathFactory, fleet: Fleet) -> Path:
 
 def test_a_real_log_gives_demand_service_and_requests(log: Path, fleet: Fleet) -> None:
     source = LogSource(log, step_s=20.0, history_s=1000.0)
-    demand = source.demand(fleet, 120.0, 40.0)
+    demand = source.demand(fleet, 250.0, 40.0)
     assert [row.key for row in demand.rows] == [("chat@v1", "interactive", "acme", "eu-1")]
-    level = seen_level((FileSource(log / "none.yaml"), source), fleet, 0.0, 160.0)
+    level = seen_level((FileSource(log / "none.yaml"), source), fleet, 0.0, 220.0)
     assert level is not None
     assert 0.5 < level.good_share <= 1.0
     assert level.requests > 100
     assert demand.rows[0].median == pytest.approx(level.offered_tokens_per_s, rel=0.7)
-    window = source.requests(fleet, LastWindow(160.0, 100.0, 1000, 1))
+    window = source.requests(fleet, LastWindow(220.0, 100.0, 1000, 1))
     assert window is not None
     assert len(window.requests[0]) > 100
     assert source.level(fleet, 9000.0, 9500.0) is None, "a silent log knows nothing; it does not say 0"
@@ -141,3 +144,20 @@ def test_a_log_that_is_not_there_yet_is_unknown_not_zero_f133(tmp_path: Path, fl
     with pytest.raises(InputError, match="no decision yet"):
         source.demand(fleet, 1000.0, 900.0)
     assert seen_level((source,), fleet, 0.0, 1000.0) is None
+
+
+def test_rows_that_a_router_still_holds_are_no_fall_of_demand(tmp_path: Path, fleet: Fleet) -> None:
+    """One request a second; those of the last minute are not in the files yet when the window has just ended."""
+    from data.log.settings import LogSettings
+    from data.log.writer import LogWriter
+
+    with LogWriter(tmp_path, LogSettings(rotate_age_s=None)) as writer:
+        for second in range(3540):
+            key = {"request_id": second, "attempt": 0}
+            names = {"model": "chat@v1", "tenant": "acme", "workload_class": "interactive", "origin": "eu-1"}
+            writer.decision({**key, **names, "decided_s": float(second), "input_tokens": 500})
+            end = {"finished_s": second + 0.5, "status": int(Status.COMPLETED), "output_tokens": 100}
+            writer.outcome({**key, **end})
+    demand = LogSource(tmp_path, step_s=600.0).demand(fleet, 3600.0, 900.0)
+    assert demand.rows[0].median == pytest.approx(100.0, rel=0.01)
+    assert demand.missing == ()

@@ -11,7 +11,8 @@ import pytest
 from data.errors import InputError
 from data.plan import PlanDocument
 from planner.demand import DemandTable
-from planner.loop.runner import LoopParts, PlannerLoop
+from planner.loop.loop_parts import LoopParts
+from planner.loop.runner import PlannerLoop
 from planner.loop.schedule import Schedule
 from planner.loop.service_level import ServiceLevel
 from planner.loop.settings import LoopSettings
@@ -278,3 +279,39 @@ def test_an_order_to_step_is_due_at_once(hand: Hand, made: Made) -> None:
     hand.next_result = made(3)
     hand.loop.tick()
     assert hand.versions()[-1] == (EntryKind.PUBLISHED, "plan-3")
+
+
+def test_a_clock_that_is_set_back_delays_neither_steps_nor_looks(hand: Hand, made: Made) -> None:
+    """A plan that does harm is taken back as soon as ever, and steps keep their rhythm on the new clock."""
+    hand.step(made(2))
+    hand.step(made(3))
+    watch = hand.loop.status().watch
+    assert watch is not None
+    hand.now_s -= 86_400.0
+    hand.loop.tick()
+    assert hand.loop.status().next_step_s <= hand.now_s + 900.0
+    hand.level = ServiceLevel(100.0, 1000.0, 500.0, hand.now_s + 60.0, hand.now_s + 200.0)
+    for seconds in (95.0, 40.0):
+        hand.now_s += seconds
+        hand.loop.tick()
+    assert hand.versions()[-1] == (EntryKind.ROLLED_BACK, "plan-2")
+
+
+def test_a_step_longer_than_its_interval_is_followed_by_one_step_not_by_all_that_were_missed(
+    hand: Hand, made: Made
+) -> None:
+    """Steps never overlap: they share one thread; the rhythm comes back after the late one."""
+    plain = hand.apart
+
+    def slow(function: Callable[..., Any], *arguments: Any, **limits: Any) -> Any:
+        result = plain(function, *arguments, **limits)
+        if len(hand.jobs) == 1:
+            hand.now_s += 3000.0
+        return result
+
+    hand.loop._apart = slow
+    hand.step(made(2))
+    for _ in range(5):
+        hand.loop.tick()
+    assert [job.now_s for job in hand.jobs] == [START_S, START_S + 3000.0]
+    assert hand.loop.status().next_step_s == START_S + 3600.0

@@ -35,10 +35,34 @@ def test_cron_is_in_utc_and_strictly_later() -> None:
     assert schedule.next_s(monday) == monday + 7 * 86_400
 
 
-@pytest.mark.parametrize("bad", ["", "* * *", "61 * * * *", "a b c d e", "0 0 31 2 *"])
+@pytest.mark.parametrize(
+    "bad", ["", "* * *", "61 * * * *", "a b c d e", "0 0 31 2 *", "0 0 1 * mon", "0 0 * * 8", "0 0 * * 5-1"]
+)
 def test_cron_expressions_are_checked(bad: str) -> None:
     with pytest.raises(SettingError, match="cron"):
         Schedule(cron=bad)
+
+
+@pytest.mark.parametrize(
+    ("weekdays", "expected"),
+    [
+        ("0", "Sunday"),
+        ("7", "Sunday"),
+        ("1", "Monday"),
+        ("sun", "Sunday"),
+        ("1-5", "Monday Tuesday Wednesday Thursday Friday"),
+        ("5-7", "Friday Saturday Sunday"),
+        ("*/2", "Sunday Tuesday Thursday Saturday"),
+        ("4/2,mon", "Monday Thursday Saturday"),
+    ],
+)
+def test_weekdays_are_counted_as_every_cron_counts_them(weekdays: str, expected: str) -> None:
+    """The library below counts from Monday: `1` would mean Tuesday."""
+    schedule, at_s, seen = Schedule(cron=f"0 6 * * {weekdays}"), 1_800_000_000.0, set()
+    for _ in range(7):
+        at_s = schedule.next_s(at_s)
+        seen.add(datetime.fromtimestamp(at_s, UTC).strftime("%A"))
+    assert seen == set(expected.split())
 
 
 def test_exactly_one_kind_of_schedule() -> None:

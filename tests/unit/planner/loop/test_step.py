@@ -19,6 +19,7 @@ from planner.loop.step import StepJob, StepResult, run_step
 from planner.loop.what_if import WhatIfJob, scaled, surviving, what_if, without_gpus
 from planner.loop.window_requests import drawn_window
 from planner.settings import PlannerSettings
+from router.slomax.feedback_state import FeedbackState, PoolState, SavedFeedback, save_feedback
 from solver.backends import solve_here
 from solver.settings import PlacementSettings
 
@@ -177,3 +178,17 @@ def test_a_fleet_beyond_all_bounds_is_planned_for_and_not_simulated(fleet: Fleet
     window = drawn_window(need(100.0), fleet, 10.0, 10, 1)
     two, many = [Placed("eu-1", "chat-h100", 2)], [Placed("eu-1", "chat-h100", 1_000_000)]
     assert shadow(fleet, load_catalog(), two, many, window, period_s=60.0, policy="least_request") is None
+
+
+def test_a_step_plans_with_what_the_routers_have_learned(fleet: Fleet, tmp_path: Path) -> None:
+    """Pools that deliver less than was promised are planned with less; a missing file is a note, no fault."""
+    known, missing = tmp_path / "a.json", tmp_path / "none.json"
+    kinds = [(model.key, kind.name) for model in fleet.models for kind in fleet.classes]
+    half = tuple(PoolState(*key, 1.0, 0.0, 0, 1, False, 1.0, 2.0, 0.0, 0.6, 0.6, 1.0, False) for key in kinds)
+    save_feedback(known, SavedFeedback(NOW_S, FeedbackState(half)))
+    source = FileSource(demand_file(tmp_path, "tokens_per_s: 12000"))
+    job = StepJob(fleet, (source,), None, (), NOW_S, PLANNER, LOOP, feedback=(known, missing))
+    result = run_step(job, solve_here)
+    assert result.plan.splits
+    assert {row.correction for row in result.plan.splits} == {0.6}
+    assert any("none.json" in note for note in result.notes)

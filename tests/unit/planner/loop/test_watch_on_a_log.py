@@ -16,7 +16,8 @@ from data.plan import PlanDocument
 from data.types import Status
 from planner.demand import DemandTable
 from planner.loop.log_source import LogSource
-from planner.loop.runner import LoopParts, PlannerLoop
+from planner.loop.loop_parts import LoopParts
+from planner.loop.runner import PlannerLoop
 from planner.loop.schedule import Schedule
 from planner.loop.settings import LoopSettings
 from planner.loop.sources import seen_level

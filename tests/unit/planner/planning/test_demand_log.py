@@ -34,6 +34,7 @@ class Attempt:
     prompt: int = 100
     output: int = 30
     budget: int = 500
+    origin: str | None = None
 
 
 def write(root: Path, attempts: Iterable[Attempt]) -> Path:
@@ -43,7 +44,7 @@ def write(root: Path, attempts: Iterable[Attempt]) -> Path:
             log.decision(
                 key
                 | {"decided_s": one.at, "model": "chat@v1", "workload_class": "batch", "tenant": one.tenant}
-                | {"input_tokens": one.prompt, "output_budget": one.budget}
+                | {"input_tokens": one.prompt, "output_budget": one.budget, "origin": one.origin}
             )
             if one.status is not None:
                 log.outcome(
@@ -93,6 +94,13 @@ def test_offered_load_is_counted_once_a_request_and_not_only_what_was_served(tmp
     assert found.input_tokens[0] == pytest.approx(100)
     assert found.input_variation is not None
     assert found.input_variation[0] == pytest.approx(0.0, abs=1e-6)
+
+
+def test_each_row_counts_for_its_own_origin_and_one_without_for_the_named_one(tmp_path: Path) -> None:
+    rows = [Attempt(float(i), i, origin=("west", "west", "east", None)[i % 4]) for i in range(60)]
+    found = count(write(tmp_path, rows))
+    rates = {key[3]: found.requests_per_s[row, 0] for row, key in enumerate(found.keys)}
+    assert rates == pytest.approx({"west": 30 / 60, "east": 15 / 60, "door": 15 / 60})
 
 
 def test_refused_requests_never_count_more_than_they_were_allowed(tmp_path: Path) -> None:

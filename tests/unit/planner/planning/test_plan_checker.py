@@ -9,7 +9,7 @@ import pytest
 
 from data.catalog.load import Catalog
 from data.fleet.types import Fleet, Site
-from data.plan import PlanDocument
+from data.plan import Move, PlanDocument, UnmetDemand
 from planner.capacity_table import capacity_table
 from planner.demand import DemandTable
 from planner.placement_input import placement_input
@@ -69,6 +69,15 @@ def _prewarm(plan: PlanDocument, count: int) -> PlanDocument:
     first = next(row for row in plan.replicas if row.site == "eu-1")
     rows = tuple(replace(row, prewarmed=count) if row is first else row for row in plan.replicas)
     return replace(plan, replicas=rows)
+
+
+def _crowded(plan: PlanDocument) -> PlanDocument:
+    """Every GPU of eu-1 starts anew while its two running replicas still drain."""
+    row = next(row for row in plan.replicas if row.config == "chat-h100" and row.site == "eu-1")
+    drain = Move("eu-1", "chat-h100", -2, 0.0, "make room", begin_s=(0.0, 0.0), lasts_s=30.0)
+    start = Move("eu-1", "big-h100", 2, 0.0, "take it", begin_s=(0.0, 29.0), lasts_s=60.0)
+    big = replace(row, config="big-h100", model="big@v1", gpus_per_replica=4, replicas=2, prewarmed=0)
+    return replace(plan, replicas=(big,), shares=(), splits=(), moves=(drain, start))
 
 
 Mutation = Callable[[PlanDocument, Fleet, PlannedLoad], tuple[PlanDocument, Fleet, PlannedLoad]]
@@ -134,6 +143,10 @@ MUTATIONS: dict[str, tuple[str, Mutation]] = {
         "moves",
         lambda p, f, w: (replace(p, moves=(*p.moves, replace(p.moves[0], change=9))), f, w),
     ),
+    "GPUs taken before they are given back": (
+        "order",
+        lambda p, f, w: (_crowded(p), _site(f, "eu-1", start_budget_gpus=None), w),
+    ),
     "broken reservation": (
         "reservation",
         lambda p, f, w: (
@@ -196,12 +209,20 @@ def test_a_missed_promise_that_is_reported_is_no_violation(case: Case, catalog: 
     tenants = tuple(
         replace(t, reservations=tuple(replace(r, replicas=40) for r in t.reservations)) for t in fleet.tenants
     )
-    from data.plan import UnmetDemand
-
     told = UnmetDemand("reservation", "chat@v1", "", "acme", 40.0, "replicas", "no room")
     plan = replace(plan, unmet=(told,))
     rules = {found.rule for found in verify_plan(plan, replace(fleet, tenants=tenants), catalog, load=load)}
     assert "reservation" not in rules
+
+
+def test_an_order_that_waits_for_the_drains_is_sound(case: Case, catalog: Catalog) -> None:
+    plan, fleet, _ = case
+    crowded = _crowded(plan)
+    drain, start = crowded.moves
+    patient = replace(crowded, moves=(drain, replace(start, begin_s=(0.0, 30.0))))
+    rules = [{v.rule for v in verify_plan(one, fleet, catalog)} for one in (crowded, patient)]
+    assert "order" in rules[0]
+    assert "order" not in rules[1]
 
 
 def test_a_violation_reads_like_a_sentence(case: Case, catalog: Catalog) -> None:

@@ -15,13 +15,17 @@ from data.fleet.types import Fleet, GpuPool, Placed
 from data.plan import PlanDocument, PlanStatus
 from data.plan_io import plan_from_json, plan_to_json
 from planner.demand import DemandRow, DemandTable, demand_table, spread_quantiles
-from planner.service import Clock, plan_once
+from planner.outlets.explain_plan import explain_plan
+from planner.service import Clock, plan_once, sealed
 from planner.settings import PlannerSettings
 from solver.backends import solve_here
+from solver.move_order_cp_sat import MoveOrderLimits
 from solver.settings import PlacementSettings
 from solver.verify import verify_plan
 
-SETTINGS = PlannerSettings(placement=PlacementSettings(time_limit_s=10.0))
+SETTINGS = PlannerSettings(
+    placement=PlacementSettings(time_limit_s=10.0), order=MoveOrderLimits(time_limit_s=0.2, deterministic=True)
+)
 Planner = Callable[..., PlanDocument]
 
 
@@ -175,6 +179,52 @@ def test_a_promise_that_fits_nowhere_is_explained(run: Planner, fleet_text: str,
     assert not any(share.tenant == "acme" and share.site == "us-1" for share in plan.shares)
     assert sum(_replicas(plan).values()) > 0
     assert verify_plan(plan, fleet, catalog) == []
+
+
+def test_a_promise_too_large_for_its_zone_is_one_sentence(run: Planner, fleet: Fleet) -> None:
+    """F097: where, how many of how many, and which pool is full; the plan still places everything else."""
+    promise = replace(fleet.tenant("acme").reservations[1], replicas=9)
+    tenants = tuple(replace(t, reservations=(promise,)) if t.name == "acme" else t for t in fleet.tenants)
+    sites = tuple(replace(site, start_budget_gpus=None) for site in fleet.sites)
+    plan = run(on=replace(fleet, tenants=tenants, sites=sites))
+    (row,) = [row for row in plan.unmet if row.what == "reservation"]
+    assert row.reason == "zone eu: 1 of 9 reserved replicas of chat@v1 missing; full: H100 pool of eu-1 (8 GPUs)"
+    assert f"{row.reason} (promised to acme)" in [line.text for line in explain_plan(plan)]
+    assert _replicas(plan)["eu-1", "chat-h100"] == 8
+    (price,) = [price for price in plan.prices if price.site == "eu-1"]
+    assert (price.resource, price.gpu_type) == ("gpus", "H100")
+    assert price.mends == "1 replicas of acme: 9 replicas of chat@v1"
+
+
+def test_moves_know_their_worth_their_limits_and_their_moments(run: Planner) -> None:
+    plan = run()
+    assert plan.moves
+    for move in plan.moves:
+        assert len(move.begin_s) == abs(move.change)
+        assert move.gain is not None
+        assert move.gain >= 0
+        assert bool(move.binding) == (move.change > 0)
+    assert any(move.gain for move in plan.moves if move.change > 0)
+
+
+def test_the_id_of_a_plan_is_that_of_its_decision_not_of_its_moments(run: Planner) -> None:
+    plan = run()
+    first, *rest = plan.moves
+    later = replace(first, begin_s=tuple(moment + 5.0 for moment in first.begin_s))
+    assert sealed(replace(plan, moves=(later, *rest))).plan_id == plan.plan_id
+    other = replace(first, change=first.change + 1, begin_s=())
+    assert sealed(replace(plan, moves=(other, *rest))).plan_id != plan.plan_id
+
+
+def test_lost_caches_cost_what_the_prompts_use_them(run: Planner, fleet: Fleet) -> None:
+    small = replace(fleet, placement=(Placed("us-1", "chat-l40s", 2), Placed("eu-1", "chat-h100", 2)))
+    gone = demand_table([DemandRow("chat@v1", "interactive", "beta", "door", spread_quantiles(300.0, 0.1))])
+    costs = []
+    for share in (0.0, 0.5):
+        plan = run(on=small, need=gone, settings=replace(SETTINGS, hit_share=share))
+        costs.append(sum(move.lost_cache for move in plan.moves if move.change < 0))
+        assert all(move.lost_cache == 0 for move in plan.moves if move.change > 0)
+    assert costs[0] == 0 < costs[1]
 
 
 def test_filter_counts_of_unplaced_demand(run: Planner) -> None:

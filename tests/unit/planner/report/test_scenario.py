@@ -23,7 +23,7 @@ from planner.fleet_streams import fleet_streams
 from planner.load_level import LoadSearch
 from planner.report.data import ReportData
 from planner.run_pool import RunPool
-from planner.scenario import Scenario, placement, sim_settings
+from planner.scenario import Scenario, carried_out, sim_settings
 from planner.sim.settings import SimSettings
 from planner.trace_source import FileTrace, Shaped, SynthTrace
 from router.policies.settings import Setting
@@ -111,13 +111,13 @@ def test_a_plan_replaces_the_placement(
     foreign = dataclasses.replace(plan, replicas=(dataclasses.replace(two, site="Mars"),))
     write_plan(foreign, path)
     with pytest.raises(InputError, match=r"replicas\[0\]\.site.*no such site.*Mars"):
-        placement(scenario.fleet, str(path))
+        carried_out(scenario.fleet, str(path))
 
 
 def test_nothing_placed_is_refused() -> None:
     fleet = dataclasses.replace(reference_fleet("one-pool"), placement=())
     with pytest.raises(InputError, match="no replica is placed"):
-        placement(fleet, None)
+        carried_out(fleet, None)
 
 
 def test_a_missing_model_store_is_refused(tmp_path: Path) -> None:

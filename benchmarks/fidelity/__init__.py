@@ -1,0 +1,1 @@
+"""How near the simulator is to real engines and to another simulator."""
