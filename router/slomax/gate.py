@@ -13,7 +13,7 @@ For endpoint ``i``, from what this router has in flight there and what the engin
 An endpoint is open to a request when its backlog is below the ceiling of the class, a sequence slot and KV memory
 are free, its bucket (5) is not overdrawn (only if somebody with a TPOT target is or would be there), and a long
 prefill finds no other one there and enough endpoints without any. One with nothing in flight is always open.
-Of the open ones it goes where the guaranteed tier's answers can bear its prefill (``router.slomax.shield``).
+Of the open ones it goes where the answers in progress can bear its prefill (``router.slomax.shield``).
 Own dispatches count from the moment they are made: nothing is sent twice into the same gap between two reports.
 """
 
@@ -170,11 +170,16 @@ class Gate:
         mask, any_open = self._mask(item, rank)
         if not any_open or (item.long and self._reserve_used(rows)):
             return rows[:0]
-        slack_s = self.shield.slack_s
+        shield = self.shield
+        slack_s = shield.joint_s if item.long else shield.guaranteed.slack_s
         found = self._picked(rows, mask, left_s, prefill_s, rtt_s, slack_s)
+        if len(found) or shield.tpot_s <= UNPACED:
+            return found
+        if item.long and item.guaranteed and not item.late:
+            found = self._picked(rows, mask, left_s, prefill_s, rtt_s, shield.guaranteed.slack_s)
         if forced and not len(found):
             found = self._picked(rows, mask, left_s, prefill_s, rtt_s, self._unshielded)
-            return found[np.argsort(-slack_s[found], kind="stable")[:1]]
+            return found[np.argsort(-shield.joint_s[found], kind="stable")[:1]]
         return found
 
     def _picked(

@@ -20,8 +20,3 @@ class Sent:
     long: bool
     bound: bool
     guaranteed: bool = False
-
-    @property
-    def shielded(self) -> bool:
-        """Whether its answer must not be held up; see ``router.slomax.shield``."""
-        return self.bound and self.guaranteed

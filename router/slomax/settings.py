@@ -22,8 +22,9 @@ class SloMaxSettings(Checked):
         tpot_margin: Share of the TPOT target that is planned to be used.
         kv_ceiling: Share of KV memory that may be filled.
         ttft_margin: A request is sent where its predicted TTFT is within this share of what is left of its target.
-        shield: Share of the tightest TPOT target that an answer of the guaranteed tier may use, however soon it
-            ends: no prefill goes where it would take more; 0 = none is held back for that.
+        shield: Share of the tightest TPOT target that an answer in progress may use, however soon it ends: no long
+            prefill goes where it would take more, and no prefill at all where it would take more than six tenths
+            of that of an answer of the guaranteed tier; 0 = none is held back for that.
         floor_share: Share of the work that each class gets at least while it waits.
         late_share: The same of the late ones, all classes together.
         decode_price: Work of one expected output token, in uncached prompt tokens.
@@ -51,7 +52,7 @@ class SloMaxSettings(Checked):
     pace: bool = flag(True)
     pace_burst_s: float = above(0.0, 0.5)
     tpot_margin: float = between(0.1, 1.0, 0.7)
-    shield: float = between(0.0, 1.0, 0.5)
+    shield: float = between(0.0, 1.0, 0.85)
     kv_ceiling: float = between(0.1, 1.0, 0.95)
     ttft_margin: float = between(0.1, 1.0, 1.0)
     floor_share: float = between(0.0, 0.2, 0.03)
