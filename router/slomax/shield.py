@@ -14,10 +14,10 @@ treated as the last: after ``k`` gaps it may have taken ``(k + 1)·T``. For endp
 While a prefill runs, (6) grows as if decode went on; a margin below 1 allows for that.
 
 The newest answer has the least slack, so one number an endpoint will do. A *long* prefill goes where
-``S_i <= slack_i``, any other one goes regardless: where all prompts take a tenth of a second, waiting for the answers
-of everybody cost 3 to 7 % of the Goodput. Answers of the guaranteed tier have a slack of their own besides, with a
-smaller ``m``, that every prefill must leave them; a request of that tier that finds no other place passes over the
-slack of the other tiers.
+``S_i <= slack_i``, any other one goes regardless: where all prompts take a tenth of a second, waiting for
+everybody's answers cost 3 to 7 % of the Goodput. Answers of the guaranteed tier have a slack of their own besides,
+with a smaller ``m``, that every prefill must leave them; a request of that tier that finds no other place passes
+over the slack of the other tiers.
 """
 
 from __future__ import annotations
