@@ -14,11 +14,11 @@ from router.entry.entry_router import EntryRouter
 from router.entry.explain_entry import explain_entry
 from router.entry.report_relay import ReportRelay
 from router.entry.watch_sites import watch_sites
-from router.flow.unverified import UnverifiedSources, source_of
+from router.flow.unverified import UnverifiedSources
 from router.pb.v1 import router_pb2 as pb
 from router.pb.v1 import router_pb2_grpc as rpc
 from router.serving.auth import Authenticator, Client
-from router.serving.call_gate import CallGate, CallRefusedError, caller, owner_of, still_wanted
+from router.serving.call_gate import CallGate, CallRefusedError, limited_caller, owner_of, still_wanted
 from router.serving.in_parallel import in_parallel
 from router.serving.server_settings import ServerLimits
 from router.serving.wire_request import InvalidRequestError
@@ -166,16 +166,8 @@ class EntryServicer(rpc.RouterServicer):
         raise error
 
     def _caller(self, method: str, context: Context) -> Client:
-        """The verified client of a call; others are limited by where they come from."""
-        try:
-            return caller(self.authenticator, method, context)
-        except CallRefusedError as error:
-            if error.code is grpc.StatusCode.UNAUTHENTICATED:
-                wait_s = self.unverified.take(source_of(context.peer()), self.entry.clock())
-                if wait_s > 0:
-                    message = f"too many calls without valid credentials; try again in {wait_s:.0f} s"
-                    raise CallRefusedError(grpc.StatusCode.RESOURCE_EXHAUSTED, message) from error
-            raise
+        """The verified client of a call."""
+        return limited_caller(self.authenticator, self.unverified, method, context, self.entry.clock())
 
     def _wake_watchers(self) -> None:
         self._changed.set()

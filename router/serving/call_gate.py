@@ -8,6 +8,7 @@ from typing import Any
 
 import grpc
 
+from router.flow.unverified import UnverifiedSources, source_of
 from router.serving.auth import ANYONE, Authenticator, Client, DeniedError
 
 ON_BEHALF_OF = "tokenfleet-on-behalf-of"
@@ -73,6 +74,27 @@ def caller(authenticator: Authenticator, rpc: str, context: Any) -> Client:
     except DeniedError as error:
         code = grpc.StatusCode.PERMISSION_DENIED if error.verified else grpc.StatusCode.UNAUTHENTICATED
         raise CallRefusedError(code, str(error)) from error
+
+
+def limited_caller(
+    authenticator: Authenticator, unverified: UnverifiedSources, rpc: str, context: Any, now_s: float
+) -> Client:
+    """The verified client of a call; callers whose identity does not hold are limited by where they come from.
+
+    Nothing is charged to a tenant for them.
+
+    Raises:
+        CallRefusedError: As :func:`caller`, or ``RESOURCE_EXHAUSTED`` for too many calls of one source.
+    """
+    try:
+        return caller(authenticator, rpc, context)
+    except CallRefusedError as error:
+        if error.code is grpc.StatusCode.UNAUTHENTICATED:
+            wait_s = unverified.take(source_of(context.peer()), now_s)
+            if wait_s > 0:
+                message = f"too many calls without valid credentials; try again in {wait_s:.0f} s"
+                raise CallRefusedError(grpc.StatusCode.RESOURCE_EXHAUSTED, message) from error
+        raise
 
 
 def owner_of(client: Client, context: Any) -> str:

@@ -12,11 +12,11 @@ import grpc
 
 from router.flow.flow_desk import FlowDesk
 from router.flow.turn import Turn
-from router.flow.unverified import UnverifiedSources, source_of
+from router.flow.unverified import UnverifiedSources
 from router.pb.v1 import router_pb2 as pb
 from router.pb.v1 import router_pb2_grpc as rpc
 from router.serving.auth import Authenticator, Client
-from router.serving.call_gate import CallGate, CallRefusedError, caller, owner_of, still_wanted
+from router.serving.call_gate import CallGate, CallRefusedError, limited_caller, owner_of, still_wanted
 from router.serving.capacity_source import capacity_period_s
 from router.serving.explain import explain_route
 from router.serving.in_parallel import in_parallel
@@ -227,19 +227,8 @@ class RouterServicer(rpc.RouterServicer):
         return answer
 
     def _caller(self, method: str, context: Context) -> Client:
-        """The verified client of a call; callers whose identity does not hold are limited by where they come from.
-
-        Nothing is charged to a tenant for them.
-        """
-        try:
-            return caller(self.authenticator, method, context)
-        except CallRefusedError as error:
-            if error.code is grpc.StatusCode.UNAUTHENTICATED:
-                wait_s = self.unverified.take(source_of(context.peer()), self.live.clock())
-                if wait_s > 0:
-                    message = f"too many calls without valid credentials; try again in {wait_s:.0f} s"
-                    raise CallRefusedError(grpc.StatusCode.RESOURCE_EXHAUSTED, message) from error
-            raise
+        """The verified client of a call."""
+        return limited_caller(self.authenticator, self.unverified, method, context, self.live.clock())
 
     def _wake_watchers(self) -> None:
         self._changed.set()

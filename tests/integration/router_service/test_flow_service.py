@@ -249,7 +249,7 @@ async def test_budgets_reserve_the_worst_case_and_settle_what_was_used_f056(
     """F056: parallel requests cannot overshoot; what was not used comes back and lets the next one in."""
     world = make_flow(flow=flow)
     async with serve(world.live) as served:
-        asks = [asked(tenant="small", input_tokens=500, output_budget=900) for _ in range(5)]
+        asks = [asked(tenant="small", input_tokens=1000, output_budget=400) for _ in range(5)]
         replies = await asyncio.gather(*(served.stub.Route(one, timeout=5) for one in asks))
         leases = [reply.placement.lease_id for reply in replies if reply.HasField("placement")]
         assert len(leases) == 2  # of 3,000 tokens, 1,400 each
@@ -260,10 +260,10 @@ async def test_budgets_reserve_the_worst_case_and_settle_what_was_used_f056(
             for one in leases
         ]
         await served.stub.Report(events(*told))
-        assert budget(world, "small").tokens_left == pytest.approx(3000 - 2 * 501)
+        assert budget(world, "small").tokens_left == pytest.approx(3000 - 2 * 1001)
         assert budget(world, "small").in_flight == 0
         explained = await served.stub.Explain(pb.ExplainRequest(request=asks[0]))
-        assert explained.budget.tokens_left == pytest.approx(1998)
+        assert explained.budget.tokens_left == pytest.approx(998)
         assert (explained.budget.concurrent, explained.budget.in_flight) == (3, 0)
         assert not explained.budget.HasField("requests_per_s")
         assert explained.class_rule == "length"
