@@ -11,12 +11,14 @@ seconds of variable prefill time, ``e`` seconds already spent on the head of tha
 (4)  ``left = max(S + fix·W/b − e, f·(S + fix·W/b))``      until the queue ahead is done
 (5)  ``room = life·max(0, k + W + u − C)/C``               until KV memory is free
 (6)  ``TTFT = left + room + own + fix·max(1, u/b) + (1/2)·min(1, r + q)·(D(r) + d2·k + host)``
-(7)  ``TPOT = (D(r + q + 1) + d2·min(k + W + u + h, max(C, u + h)) + host)·(1 + y·min(1, a)) + x·S/n``
+(7)  ``TPOT = (D(r + q + 1) + d2·min(k + W + u + h, max(C, u + h)) + host) / (1 − min(a, A))``
+(8)  ``σ² = σ_load² + min(y·a·p1·(u + h)/(n·TPOT), 1/2)``     of log TPOT, before the age of reports is added
 
-In (7) everybody ahead has joined the batch, and prefill goes on arriving as it lately did (``a`` seconds of it
-each second, share ``y``; 0 if unknown) and as what waits now (share ``x``, over ``n`` tokens). Each term rises
-with ``u`` (at fixed ``h``), ``W``, ``S``, ``q``, ``k`` and ``a``, hence so do both results. ``life`` is the time
-of ``n`` decode steps.
+In (7) everybody ahead has joined the batch, and prefill goes on arriving as it lately did: ``a`` seconds of it
+each second (0 if unknown), in which nobody decodes. These interruptions come one by one, each as long as a prompt
+like this one takes: over ``n`` tokens their number is Poisson, which is the second term of (8), and few tokens
+leave them no time to average out. Each term rises with ``u`` (at fixed ``h``), ``W``, ``S``, ``q``, ``k`` and
+``a``, hence so do both results. ``life`` is the time of as many decode steps as ``decode_tokens``.
 """
 
 from __future__ import annotations
@@ -45,16 +47,16 @@ class PriorSettings:
 
     Attributes:
         head_floor: ``f`` of (4): share of the queue's time that is left at least (0 to 1).
-        interference: ``x`` of (7) (0 to 10).
-        arrivals: ``y`` of (7) (0 to 10).
-        decode_tokens: ``n``: output tokens over which waiting work is spread (> 0).
+        most_prefill: ``A`` of (7): share of its time that an engine prefills, at most (0 to 0.95).
+        interruptions: ``y`` of (8) (0 to 10).
+        decode_tokens: Output tokens of a running request in (5), and of one whose length nobody expects (>= 1).
         spread_least, spread_load, spread_age: Standard deviation of log time when idle, added at full load, and
             added by old metrics (each 0 to 3).
     """
 
     head_floor: float = 0.1
-    interference: float = 0.5
-    arrivals: float = 0.5
+    most_prefill: float = 0.85
+    interruptions: float = 1.0
     decode_tokens: float = 256.0
     spread_least: float = 0.12
     spread_load: float = 0.35
@@ -63,8 +65,8 @@ class PriorSettings:
     def __post_init__(self) -> None:
         ranges = (
             ("head_floor", 0.0, 1.0),
-            ("interference", 0.0, 10.0),
-            ("arrivals", 0.0, 10.0),
+            ("most_prefill", 0.0, 0.95),
+            ("interruptions", 0.0, 10.0),
             ("decode_tokens", 1.0, 1e6),
             ("spread_least", 0.0, 3.0),
             ("spread_load", 0.0, 3.0),
@@ -89,7 +91,7 @@ class PriorTimes:
 
 
 def prior_times(features: FeatureMatrix, settings: PriorSettings) -> PriorTimes:
-    """Equations (1) to (7) for each row; finite and positive whatever the input."""
+    """Equations (1) to (8) for each row; finite and positive whatever the input."""
     times = np.empty((4, len(features)))
     suspect = np.empty(len(features), dtype=np.bool_)
     put_times(features, *time_arguments(settings), times, suspect)
@@ -100,7 +102,7 @@ PriorConstants: TypeAlias = tuple[float, float, float, float, float, float, floa
 """The values of ``PriorSettings``, in order."""
 
 
-TimeArguments: TypeAlias = tuple[IntArray, int, PriorConstants]
+TimeArguments: TypeAlias = tuple[IntArray, IntArray, PriorConstants]
 """Arguments of :func:`put_times` between the rows and the results."""
 
 
@@ -108,21 +110,21 @@ def time_arguments(settings: PriorSettings) -> TimeArguments:
     """The prior as compiled code takes it."""
     constants = (
         settings.head_floor,
-        settings.interference,
-        settings.arrivals,
+        settings.most_prefill,
+        settings.interruptions,
         settings.decode_tokens,
         settings.spread_least,
         settings.spread_load,
         settings.spread_age,
     )
-    return _PHYSICAL, _LOAD, constants
+    return _PHYSICAL, _MAYBE_UNKNOWN, constants
 
 
 @compiled
 def put_times(
     features: FeatureMatrix,
     columns: IntArray,
-    load_column: int,
+    unknown_columns: IntArray,
     constants: PriorConstants,
     times: FloatArray,
     suspect: BoolArray,
@@ -131,7 +133,7 @@ def put_times(
 
     One pass over the rows: a decision does this twice, and each array operation would cost a microsecond.
     """
-    head_floor, interference, arrivals, decode_tokens, spread_least, spread_load, spread_age = constants
+    head_floor, most_prefill, interruptions, decode_tokens, spread_least, spread_load, spread_age = constants
     value = np.empty(len(columns))
     for row in range(features.shape[0]):
         odd = False
@@ -165,14 +167,16 @@ def put_times(
         begin = own + fix * max(1.0, u / step_tokens) + 0.5 * min(1.0, r + q) * decode
         times[0, row] = _kept(delay + begin)  # (6)
         read = min(occupied + h, max(capacity, u + h))
-        load = features[row, load_column]
+        load, expected = features[row, unknown_columns[0]], features[row, unknown_columns[1]]
         share = min(load, 1.0) if load > 0.0 else 0.0  # NaN is unknown, and no fault
-        times[1, row] = _kept(
-            (step + d2 * read) * (1.0 + arrivals * share) + interference / decode_tokens * s
-        )  # (7)
+        tpot = _kept((step + d2 * read) / (1.0 - min(share, most_prefill)))  # (7)
+        times[1, row] = tpot
         stale = stale_spread_of(age, spread_age)
         times[2, row] = spread_least + spread_load * delay / (delay + 0.5) + stale
-        times[3, row] = spread_least + 0.5 * spread_load * (q + s) / (q + s + 2.0) + stale
+        busy = spread_least + 0.5 * spread_load * (q + s) / (q + s + 2.0)
+        tokens = expected if expected >= 1.0 else decode_tokens
+        noise = min(interruptions * share * p1 * (u + h) / (tokens * tpot), 0.5)
+        times[3, row] = math.sqrt(busy * busy + noise) + stale  # (8)
 
 
 @compiled
@@ -198,7 +202,8 @@ _PHYSICAL = np.array([
 ])  # fmt: skip
 """Columns that the equations read, in the order of ``put_times``. They are an argument of it and no constant:
 compiled code that is kept on disk would not notice that they moved."""
-_LOAD = INDEX["prefill_load"]
+_MAYBE_UNKNOWN = np.array([INDEX["prefill_load"], INDEX["expected_output_tokens"]])
+"""Columns that may be NaN: public logs do not tell them."""
 
 
 class PriorPredictor:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from data.types import FloatArray, IntArray
 from models.base import FeatureMatrix, Prediction
 from models.features import NAMES
-from router.pilot_score import COMPLETION_S, HARM_S, MEETS, PRICE, SCORE, VALUE
+from router.pilot_score import COMPLETION_S, HARM_S, LOST, MEETS, PRICE, SCORE, VALUE
 from router.types import RouteRequest
 
 STALE_S = 2.0
@@ -50,6 +50,7 @@ class CandidateScore:
     meets_targets: float
     completion_s: float
     harm_s: float
+    lost_tokens: float
     value: float
     price: float
     score: float
@@ -129,6 +130,7 @@ def candidate_score(scored: Scored, position: int, chosen: bool) -> CandidateSco
         meets_targets=float(scored.parts[MEETS, position]),
         completion_s=float(scored.parts[COMPLETION_S, position]),
         harm_s=float(scored.parts[HARM_S, position]),
+        lost_tokens=float(scored.parts[LOST, position]),
         value=float(scored.parts[VALUE, position]),
         price=float(scored.parts[PRICE, position]),
         score=float(scored.parts[SCORE, position]),

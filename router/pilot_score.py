@@ -1,4 +1,4 @@
-"""The parts of TokenPilot's score: chance to meet the targets, completion time, delay laid on others.
+"""The parts of TokenPilot's score: chance to meet the targets, completion time, what others lose by the choice.
 
 Equation numbers are those of docs/tokenpilot.md. One compiled pass scores all candidates: array by array, two of
 these passes took a fifth of a decision.
@@ -23,13 +23,18 @@ SURE = 8.5
 """Standard deviations inside the target beyond which the probability rounds to 1."""
 NO_TARGET_S = 30.0
 """Time that counts as allowed for a request without any target."""
-MEETS, COMPLETION_S, HARM_S, VALUE, PRICE, SCORE = range(6)
+MEETS, COMPLETION_S, HARM_S, LOST, VALUE, PRICE, SCORE = range(7)
 """Rows of the parts that :func:`score_parts` gives."""
+PARTS = 7
 Targets: TypeAlias = tuple[float, float, float]
 """TTFT, TPOT and deadline in seconds; NaN = not set."""
 Prices: TypeAlias = tuple[float, float, float, float]
-"""Price of a second, ``b`` and ``c`` of (6), and the least spread."""
-ScoreArguments: TypeAlias = tuple[tuple[float, float, float], Targets, Prices, IntArray]
+"""Price of a second, then ``b``, ``c`` and ``l`` of (7)."""
+Prices3: TypeAlias = tuple[float, float, float]
+"""``b``, ``c`` and ``l`` of (7)."""
+Spread: TypeAlias = tuple[float, float]
+"""Factor on the predicted spread, and the standard deviation of log time that is assumed at least."""
+ScoreArguments: TypeAlias = tuple[tuple[float, float, float], Targets, Prices, Spread, IntArray]
 """Arguments of :func:`put_scores` between the candidates and the results."""
 _COLUMNS = np.array(
     [INDEX[name] for name in ("uncached_tokens", "hit_tokens", "running", "queue_depth", "p1", "p2", "d1", "d2")]
@@ -65,15 +70,21 @@ def upper_z(quantiles: tuple[float, ...]) -> float:
     return NormalDist().inv_cdf(level) if level > 0.5 else float("inf")
 
 
-def score_arguments(
-    request: RouteRequest, delay_price: float, harm_price: float, eviction_price: float, least_spread: float
-) -> ScoreArguments:
-    """What :func:`put_scores` must know of a request and of the settings ``a``, ``b``, ``c`` and least spread."""
+def score_arguments(request: RouteRequest, delay_price: float, prices: Prices3, spread: Spread) -> ScoreArguments:
+    """What :func:`put_scores` must know of a request and of the settings.
+
+    Args:
+        request: What is routed.
+        delay_price: ``a`` of (7).
+        prices: ``b``, ``c`` and ``l`` of (7).
+        spread: Factor and least value.
+    """
     slo, worth = request.slo, worth_of(request)
     return (
         (float(request.input_tokens), expected_tokens(request), worth),
         (_or_nan(slo.ttft_s), _or_nan(slo.tpot_s), _or_nan(slo.deadline_s)),
-        (worth * delay_price / allowed_s(request), harm_price, eviction_price, least_spread),
+        (worth * delay_price / allowed_s(request), *prices),
+        spread,
         _COLUMNS,
     )
 
@@ -81,7 +92,7 @@ def score_arguments(
 def score_parts(
     features: FeatureMatrix, prediction: Prediction, rtt_s: FloatArray, arguments: ScoreArguments
 ) -> FloatArray:
-    """Equations (1) to (6) for every candidate.
+    """Equations (1) to (7) for every candidate.
 
     Args:
         features: Feature rows of the request at each candidate.
@@ -90,10 +101,10 @@ def score_parts(
         arguments: See :func:`score_arguments`.
 
     Returns:
-        Shape (6, candidates), rows ``MEETS`` to ``SCORE``: a probability, two times in seconds, the rest in
+        Shape (7, candidates), rows ``MEETS`` to ``SCORE``: a probability, two times in seconds, the rest in
         weighted output tokens.
     """
-    parts = np.empty((6, len(features)))
+    parts = np.empty((PARTS, len(features)))
     middle, z = prediction.median_column, upper_z(prediction.quantiles)
     put_scores(features, prediction.ttft_s, prediction.tpot_s, middle, z, rtt_s, *arguments, parts)
     return parts
@@ -114,6 +125,7 @@ def put_scores(
     asked: tuple[float, float, float],
     targets: Targets,
     prices: Prices,
+    spread: Spread,
     columns: IntArray,
     parts: FloatArray,
 ) -> None:
@@ -123,7 +135,7 @@ def put_scores(
     ``z`` is the standard normal quantile of the last level.
     """
     input_tokens, n, worth = asked
-    second_price, harm_price, eviction_price, least_spread = prices
+    second_price, harm_price, eviction_price, loss_price = prices
     for row in range(features.shape[0]):
         u, h = features[row, columns[0]], features[row, columns[1]]
         running, queued = features[row, columns[2]], features[row, columns[3]]
@@ -134,13 +146,17 @@ def put_scores(
         prefill = u * (p1 + p2 * (h + 0.5 * u))  # (3)
         decode = n * (d1 + d2 * (input_tokens + 0.5 * n))  # (4)
         harm = prefill * (running + queued) + decode * running  # (5)
-        meets = meets_targets(
-            targets, (ttft, ttft_s[row, -1]), (tpot, tpot_s[row, -1]), rtt_s[row], n, z, least_spread
-        )
-        price = second_price * (done + harm_price * harm + eviction_price * (p1 * u))
+        meets = meets_targets(targets, (ttft, ttft_s[row, -1]), (tpot, tpot_s[row, -1]), rtt_s[row], n, z, spread)
+        lost = 0.0
+        if loss_price > 0.0 and targets[1] == targets[1]:
+            later = 1.0 + (prefill + decode) / (n * tpot)
+            before = _within(targets[1], tpot, tpot_s[row, -1], z, spread)
+            after = _within(targets[1], later * tpot, later * tpot_s[row, -1], z, spread)
+            lost = worth * running * (before - after)  # (6)
         value = worth * meets
-        parts[0, row], parts[1, row], parts[2, row] = meets, done, harm
-        parts[3, row], parts[4, row], parts[5, row] = value, price, value - price  # (6)
+        price = second_price * (done + harm_price * harm + eviction_price * prefill)
+        parts[0, row], parts[1, row], parts[2, row], parts[3, row] = meets, done, harm, lost
+        parts[4, row], parts[5, row], parts[6, row] = value, price, value - loss_price * lost - price  # (7)
 
 
 @compiled
@@ -151,7 +167,7 @@ def meets_targets(
     rtt_s: float,
     n: float,
     z: float,
-    least_spread: float,
+    spread: Spread,
 ) -> float:
     """Equation (1): probability to meet every target that is set, 0 to 1.
 
@@ -164,25 +180,25 @@ def meets_targets(
         rtt_s: Round trip.
         n: Expected output tokens.
         z: Standard normal quantile of the upper level.
-        least_spread: Standard deviation of log time that is assumed at least.
+        spread: Factor on the predicted spread, and its least value.
     """
     ttft_target, tpot_target, deadline = targets
     meets = 1.0
     if ttft_target == ttft_target:
-        meets *= _within(ttft_target - rtt_s, ttft_s[0], ttft_s[1], z, least_spread)
+        meets *= _within(ttft_target - rtt_s, ttft_s[0], ttft_s[1], z, spread)
     if tpot_target == tpot_target:
-        meets *= _within(tpot_target, tpot_s[0], tpot_s[1], z, least_spread)
+        meets *= _within(tpot_target, tpot_s[0], tpot_s[1], z, spread)
     if deadline == deadline:
         done, late = ttft_s[0] + n * tpot_s[0], ttft_s[1] + n * tpot_s[1]
-        meets *= _within(deadline - rtt_s, done, late, z, least_spread)
+        meets *= _within(deadline - rtt_s, done, late, z, spread)
     return meets
 
 
 @compiled
-def _within(target_s: float, median_s: float, upper_s: float, z: float, least_spread: float) -> float:
+def _within(target_s: float, median_s: float, upper_s: float, z: float, spread: Spread) -> float:
     """Probability that a log-normal time stays within the target."""
-    spread = max(math.log(upper_s / median_s) / z, least_spread)
-    deviations = math.log(max(target_s, 1e-9) / median_s) / spread
+    factor, least = spread
+    deviations = math.log(max(target_s, 1e-9) / median_s) / max(factor * math.log(upper_s / median_s) / z, least)
     if deviations > SURE:
         return 1.0
     # Through the tail on its own side, so that a sure miss is not rounded away.

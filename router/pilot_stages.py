@@ -13,7 +13,7 @@ from models.base import FeatureMatrix, Prediction
 from models.feature_rows import RowArguments, put_rows
 from models.jit import compiled
 from models.physics import PriorConstants, PriorPredictor, put_quantiles, put_times, time_arguments
-from router.pilot_score import ScoreArguments, put_scores, upper_z
+from router.pilot_score import PARTS, PRICE, SCORE, ScoreArguments, put_scores, upper_z
 
 
 class FirstStage:
@@ -66,7 +66,7 @@ class FirstStage:
 @compiled
 def _losses(
     candidates: RowArguments,
-    prior: tuple[tuple[IntArray, int, PriorConstants], FloatArray, int, float],
+    prior: tuple[tuple[IntArray, IntArray, PriorConstants], FloatArray, int, float],
     rtt_s: FloatArray,
     arguments: ScoreArguments,
 ) -> FloatArray:
@@ -77,11 +77,11 @@ def _losses(
     n = len(rows)
     times, suspect = np.empty((4, n)), np.empty(n, dtype=np.bool_)
     put_times(features, *time_args, times, suspect)
-    ttft_s, tpot_s, parts = np.empty((n, len(z))), np.empty((n, len(z))), np.empty((6, n))
+    ttft_s, tpot_s, parts = np.empty((n, len(z))), np.empty((n, len(z))), np.empty((PARTS, n))
     put_quantiles(times[0], times[2], z, ttft_s)
     put_quantiles(times[1], times[3], z, tpot_s)
     put_scores(features, ttft_s, tpot_s, middle, upper, rtt_s[rows], *arguments, parts)
-    losses: FloatArray = -parts[5]
+    losses: FloatArray = -parts[SCORE]
     return losses
 
 
@@ -135,10 +135,10 @@ def _second(
     near_tie: float,
     arguments: ScoreArguments,
 ) -> tuple[IntArray, float]:
-    parts = np.empty((6, len(rows)))
+    parts = np.empty((PARTS, len(rows)))
     put_scores(features, ttft_s, tpot_s, middle, z, rtt_s[rows], *arguments, parts)
     hit_column, age_column = columns
-    near = near_best(parts[5], parts[4], features[:, hit_column], near_tie, arguments[0][2])
+    near = near_best(parts[SCORE], parts[PRICE], features[:, hit_column], near_tie, arguments[0][2])
     return near, features[:, age_column].min()
 
 

@@ -8,12 +8,13 @@ For each candidate ``i`` (docs/tokenpilot.md derives the terms):
 (3)  ``S_i = p1·u_i + p2·u_i·(h_i + u_i/2)``        prefill time that the request takes from the others there
 (4)  ``D_i = n·(d1 + d2·(L + n/2))``                time that it adds to their decode steps
 (5)  ``X_i = S_i·(r_i + q_i) + D_i·r_i``            seconds of delay laid on the requests already there
-(6)  ``score_i = w·n·(P_i − a·(C_i + b·X_i + c·p1·u_i)/T)``
+(6)  ``K_i = w·n·r_i·(P(TPOT_i <= target) − P(TPOT_i + (S_i + D_i)/n <= target))``      tokens that they lose by it
+(7)  ``score_i = w·n·P_i − l·K_i − w·n·a·(C_i + b·X_i + c·S_i)/T``
 
 ``T`` is the time that the targets allow for the whole request, so ``a`` prices lateness in shares of it. Where all
-``P_i`` are equal (all candidates safe, or none), (6) orders by completion time plus the delay laid on others;
-there is no switch. The last term prices the cached blocks that the uncached ones push out. Near ties of the best
-score go to the longest reusable prefix, then to a seeded draw.
+are safe, or none is, ``P_i`` are equal and ``K_i`` is 0, and (7) orders by completion time plus the delay laid on
+others; there is no switch. The last term prices the cached blocks that the uncached ones push out. Near ties of
+the best score go to the longest reusable prefix, then to a seeded draw.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from data.types import IntArray, Slo
+from data.types import FloatArray, IntArray, Slo
 from models.base import LatencyPredictor
 from models.feature_rows import put_rows
 from models.features import INDEX
@@ -34,7 +35,7 @@ from router.pilot_decision import CandidateScore, LastDecision, Scored, candidat
 from router.pilot_score import PRICE, SCORE, ScoreArguments, score_arguments, score_parts, worth_of
 from router.pilot_stages import FirstStage, near_best, second_stage
 from router.policies.base import PolicyBase, PolicyContext, PolicyEntry
-from router.policies.settings import Checked, above, at_least, between, whole
+from router.policies.settings import Checked, above, at_least, between, flag, whole
 from router.prefix import EventPrefixIndex
 from router.types import FleetView, RouteRequest
 
@@ -43,24 +44,30 @@ _HIT_AND_AGE = (INDEX["hit_tokens"], INDEX["metrics_age_s"])
 
 @dataclass(frozen=True, slots=True)
 class TokenPilotSettings(Checked):
-    """Settings of TokenPilot; the letters are those of equation (6).
+    """Settings of TokenPilot; the letters are those of equation (7).
 
     Attributes:
         delay_price: ``a``: worth of the whole allowed time, as a share of the request's tokens.
         harm_price: ``b``: seconds of others against own seconds.
         eviction_price: ``c``: times that a block pushed out would have been used again.
+        loss_price: ``l``: tokens that others lose against own tokens.
+        reuse: Whether cached prefixes count; off for engines that keep none.
         forest_candidates: The predictor scores this many candidates, the best by the prior.
         forest_holders: ... and this many of the longest prefix holders.
         near_tie: Scores this close count as equal, as a share of the best one's price or of the request's tokens.
+        spread_factor: On the predicted spread of times; 0 = the medians are taken as sure.
         least_spread: Standard deviation of log time that is assumed at least.
     """
 
     delay_price: float = above(0.0, 1.0)
     harm_price: float = at_least(0.0, 1.0)
     eviction_price: float = at_least(0.0, 3.0)
+    loss_price: float = at_least(0.0, 2.0)
+    reuse: bool = flag(True)
     forest_candidates: int = whole(1, 22)
     forest_holders: int = whole(0, 2)
     near_tie: float = between(0.0, 0.5, 0.01)
+    spread_factor: float = at_least(0.0, 1.0)
     least_spread: float = above(0.0, 0.05)
 
 
@@ -93,12 +100,12 @@ class TokenPilot(PolicyBase):
             self._warm_up(context.table)
 
     def choose(self, request: RouteRequest, candidates: IntArray, view: FleetView) -> int:
-        """The candidate with the greatest score (6), near ties as the module says.
+        """The candidate with the greatest score (7), near ties as the module says.
 
         The prior's answers, too, go through the whole score. Ranked by completion time alone, the best one of 60
         was left out four times as often: beyond a target a second is worth far more than below it.
         """
-        hits = view.hit_tokens_at(request, candidates)
+        hits = self._hits(request, candidates, view)
         building = self._features.arguments(request, candidates, hits, view, self.predictor.codes)
         features, rows, arguments = building[-1], candidates, self._score_arguments(request)
         if len(candidates) <= self.settings.forest_candidates + self.settings.forest_holders:
@@ -121,7 +128,7 @@ class TokenPilot(PolicyBase):
         All candidates go through the predictor here. Nothing is changed and nothing drawn: of several near ties
         with the same prefix the first is marked as chosen.
         """
-        hits, codes = view.hit_tokens_at(request, candidates), self.predictor.codes
+        hits, codes = self._hits(request, candidates, view), self.predictor.codes
         features = self._features.build(request, candidates, hits, view, codes)
         prediction, rtt_s = self.predictor.predict(features), view.rtt_s[candidates]
         parts = score_parts(features, prediction, rtt_s, self._score_arguments(request))
@@ -140,10 +147,16 @@ class TokenPilot(PolicyBase):
         features = building[-1]
         second_stage(features, PriorPredictor().predict(features), rtt_s, rows, _HIT_AND_AGE, 0.0, arguments)
 
+    def _hits(self, request: RouteRequest, candidates: IntArray, view: FleetView) -> FloatArray:
+        if self.settings.reuse:
+            return view.hit_tokens_at(request, candidates)
+        return np.zeros(len(candidates))
+
     def _score_arguments(self, request: RouteRequest) -> ScoreArguments:
         settings = self.settings
+        prices = (settings.harm_price, settings.eviction_price, settings.loss_price)
         return score_arguments(
-            request, settings.delay_price, settings.harm_price, settings.eviction_price, settings.least_spread
+            request, settings.delay_price, prices, (settings.spread_factor, settings.least_spread)
         )
 
 
@@ -156,8 +169,9 @@ ENTRY = PolicyEntry(
     settings=TokenPilotSettings,
     factory=TokenPilot,
     grid={
-        "delay_price": (0.3, 1.0, 2.0),
-        "harm_price": (0.3, 1.0, 2.0),
-        "eviction_price": (0.0, 3.0),
+        "delay_price": (0.5, 1.0, 3.0),
+        "harm_price": (0.5, 1.0),
+        "eviction_price": (1.0, 3.0, 10.0),
+        "loss_price": (1.0, 2.0),
     },
 )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from router.pb.v1 import router_pb2 as pb
 
 PIPE_WIDTH = 200
-PARTS = ("meets_targets", "completion_s", "harm_s", "value", "price", "score")
+PARTS = ("meets_targets", "completion_s", "harm_s", "lost_tokens", "value", "price", "score")
 
 
 @click.command()

@@ -134,6 +134,7 @@ def _scored(live: LiveRouter, score: CandidateScore) -> pb.Candidate:
         meets_targets=score.meets_targets,
         completion_s=score.completion_s,
         harm_s=score.harm_s,
+        lost_tokens=score.lost_tokens,
         value=score.value,
         price=score.price,
         score=score.score,

@@ -33,7 +33,8 @@ from router.types import RouteRequest
 Z90 = 1.2816
 """Standard normal quantile of 0.9, the upper level of the predicted times."""
 MOST_WIDENED = 4.0
-LEAST_SPREAD = 0.01
+SPREAD = (1.0, 0.01)
+"""Factor on the spread of times, and its least value."""
 HEAD_FLOOR = 0.1
 """Share of a reported queue that is left at least, however old the report is."""
 
@@ -128,7 +129,7 @@ def parts_of(
     first = wait_s + capacity.fixed_s + prefill
     wide = math.exp(Z90 * settings.spread * min(1.0 + age_s / settings.stale_s, MOST_WIDENED))
     ttft, tpot = max(slowness * first, 1e-6), max(slowness * capacity.tpot_s, 1e-6)
-    meets = meets_targets(asked.targets, (ttft, ttft * wide), (tpot, tpot * wide), network, n, Z90, LEAST_SPREAD)
+    meets = meets_targets(asked.targets, (ttft, ttft * wide), (tpot, tpot * wide), network, n, Z90, SPREAD)
     money = option.price_per_gb * BYTES_PER_TOKEN * (asked.input_tokens + n) / 1e9 + option.price_per_token * n
     return Parts(
         network_s=network,

@@ -19,7 +19,8 @@ from models.jit import compiled
 from models.physics import PriorConstants, PriorPredictor, put_quantiles, put_times, time_arguments
 from router.candidate_features import CandidateFeatures
 from router.endpoints import EndpointTable
-from router.pilot_score import ScoreArguments, put_scores, score_arguments, upper_z
+from router.pilot_score import PARTS, ScoreArguments, put_scores, score_arguments, upper_z
+from router.pilot_score import SCORE as PILOT_SCORE
 from router.prefix import EventPrefixIndex
 from router.sites.paths import UNLINKED, PathFacts
 from router.sites.types import ReadyCapacity, SiteOption
@@ -36,9 +37,9 @@ _COLUMNS = np.array(
                               "host_overhead", "metrics_age_s")]
 )  # fmt: skip
 """Feature columns that are read; an argument of the compiled code, which would not notice that they moved."""
-_PRICES = (1.0, 1.0, 3.0, 0.05)
-"""Prices and least spread of the score, as TokenPilot has them by default."""
-Prior: TypeAlias = tuple[tuple[IntArray, int, PriorConstants], FloatArray, int, float]
+_PRICES = (1.0, (1.0, 3.0, 2.0), (1.0, 0.05))
+"""Prices and spread of the score, as TokenPilot has them by default."""
+Prior: TypeAlias = tuple[tuple[IntArray, IntArray, PriorConstants], FloatArray, int, float]
 """The prior as compiled code takes it: its arguments, its quantiles, the median's place, the highest one's z."""
 
 
@@ -184,7 +185,7 @@ def _capacity(model: str, summed: FloatArray, site: str, now_s: float, counts_ow
 @compiled
 def _sum_up(
     candidates: RowArguments,
-    prior: tuple[tuple[IntArray, int, PriorConstants], FloatArray, int, float],
+    prior: tuple[tuple[IntArray, IntArray, PriorConstants], FloatArray, int, float],
     rtt_s: FloatArray,
     scoring: ScoreArguments,
     site_of: IntArray,
@@ -200,7 +201,7 @@ def _sum_up(
     n = len(rows)
     times, suspect = np.empty((4, n)), np.empty(n, dtype=np.bool_)
     put_times(features, *time_args, times, suspect)
-    ttft_s, tpot_s, parts = np.empty((n, len(z))), np.empty((n, len(z))), np.empty((6, n))
+    ttft_s, tpot_s, parts = np.empty((n, len(z))), np.empty((n, len(z))), np.empty((PARTS, n))
     put_quantiles(times[0], times[2], z, ttft_s)
     put_quantiles(times[1], times[3], z, tpot_s)
     put_scores(features, ttft_s, tpot_s, middle, upper, rtt_s[rows], *scoring, parts)
@@ -216,7 +217,7 @@ def _sum_up(
         total[3] += taken
         total[4] += room
         total[5] = age if first else min(total[5], age)
-        score = parts[5, place]
+        score = parts[PILOT_SCORE, place]
         if first or score > total[7]:
             u, h = value[columns[0]], value[columns[1]]
             p1, p2 = value[columns[5]], value[columns[6]]

@@ -321,7 +321,7 @@ class Queue(_message.Message):
     def __init__(self, requests: _Optional[int] = ..., tokens: _Optional[int] = ..., oldest_s: _Optional[float] = ..., expected_wait_s: _Optional[float] = ...) -> None: ...
 
 class Candidate(_message.Message):
-    __slots__ = ("endpoint_id", "site", "chosen", "ttft", "tpot", "source", "hit_tokens", "meets_targets", "completion_s", "harm_s", "value", "price", "score", "features")
+    __slots__ = ("endpoint_id", "site", "chosen", "ttft", "tpot", "source", "hit_tokens", "meets_targets", "completion_s", "harm_s", "value", "price", "score", "features", "lost_tokens")
     class FeaturesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -343,6 +343,7 @@ class Candidate(_message.Message):
     PRICE_FIELD_NUMBER: _ClassVar[int]
     SCORE_FIELD_NUMBER: _ClassVar[int]
     FEATURES_FIELD_NUMBER: _ClassVar[int]
+    LOST_TOKENS_FIELD_NUMBER: _ClassVar[int]
     endpoint_id: str
     site: str
     chosen: bool
@@ -357,7 +358,8 @@ class Candidate(_message.Message):
     price: float
     score: float
     features: _containers.ScalarMap[str, float]
-    def __init__(self, endpoint_id: _Optional[str] = ..., site: _Optional[str] = ..., chosen: _Optional[bool] = ..., ttft: _Optional[_Union[Quantiles, _Mapping]] = ..., tpot: _Optional[_Union[Quantiles, _Mapping]] = ..., source: _Optional[str] = ..., hit_tokens: _Optional[int] = ..., meets_targets: _Optional[float] = ..., completion_s: _Optional[float] = ..., harm_s: _Optional[float] = ..., value: _Optional[float] = ..., price: _Optional[float] = ..., score: _Optional[float] = ..., features: _Optional[_Mapping[str, float]] = ...) -> None: ...
+    lost_tokens: float
+    def __init__(self, endpoint_id: _Optional[str] = ..., site: _Optional[str] = ..., chosen: _Optional[bool] = ..., ttft: _Optional[_Union[Quantiles, _Mapping]] = ..., tpot: _Optional[_Union[Quantiles, _Mapping]] = ..., source: _Optional[str] = ..., hit_tokens: _Optional[int] = ..., meets_targets: _Optional[float] = ..., completion_s: _Optional[float] = ..., harm_s: _Optional[float] = ..., value: _Optional[float] = ..., price: _Optional[float] = ..., score: _Optional[float] = ..., features: _Optional[_Mapping[str, float]] = ..., lost_tokens: _Optional[float] = ...) -> None: ...
 
 class Rejected(_message.Message):
     __slots__ = ("endpoint_id", "reason")

@@ -64,13 +64,18 @@ def plain_prior(row: dict[str, float]) -> tuple[float, float, float, float, bool
     context = min(occupied + h, max(capacity, u + h))
     decode = weights(r + q + 1) + read["d1"] * (r + q + 1) + read["d2"] * context + host
     load = row["prefill_load"]
-    decode *= 1 + SETTINGS.arrivals * (min(max(load, 0.0), 1.0) if load == load else 0.0)
+    share = min(max(load, 0.0), 1.0) if load == load else 0.0
+    tpot = min(max(decode / (1 - min(share, SETTINGS.most_prefill)), 1e-5), 1e5)
+    expected = row["expected_output_tokens"]
+    tokens = expected if expected >= 1 else n
+    noise = min(SETTINGS.interruptions * share * read["p1"] * (u + h) / (tokens * tpot), 0.5)
+    busy = SETTINGS.spread_least + SETTINGS.spread_load / 2 * (q + s) / (q + s + 2)
     stale = SETTINGS.spread_age * max(read["metrics_age_s"] - 1, 0) / (max(read["metrics_age_s"] - 1, 0) + 2)
     return (
         min(max(ttft, 1e-5), 1e5),
-        min(max(decode + SETTINGS.interference * s / n, 1e-5), 1e5),
+        tpot,
         SETTINGS.spread_least + SETTINGS.spread_load * delay / (delay + 0.5) + stale,
-        SETTINGS.spread_least + SETTINGS.spread_load / 2 * (q + s) / (q + s + 2) + stale,
+        math.sqrt(busy * busy + noise) + stale,
         suspect,
     )
 

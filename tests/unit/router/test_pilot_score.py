@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from models.features import INDEX
 from router.pilot_score import (
     COMPLETION_S,
     HARM_S,
+    LOST,
     MEETS,
     PRICE,
     SCORE,
@@ -34,7 +36,9 @@ def parts_of(request: RouteRequest, prediction: Prediction, rtt_s: float = 0.0, 
     row = np.zeros((1, len(INDEX)))
     for name, value in features.items():
         row[0, INDEX[name]] = value
-    return score_parts(row, prediction, np.full(1, rtt_s), score_arguments(request, 1.0, 1.0, 1.0, 0.05))[:, 0]
+    return score_parts(
+        row, prediction, np.full(1, rtt_s), score_arguments(request, 1.0, (1.0, 1.0, 1.0), (1.0, 0.05))
+    )[:, 0]
 
 
 def test_probability_is_the_log_normal_through_both_quantiles(make_request: MakeRequest) -> None:
@@ -61,7 +65,7 @@ def test_a_sharp_prediction_keeps_a_least_spread(make_request: MakeRequest) -> N
 
 
 def test_harm_and_eviction_by_hand(make_request: MakeRequest) -> None:
-    """Equations (2) to (6), with all prices 1 and a deadline that nothing misses."""
+    """Equations (2) to (5) and (7), with all prices 1 and a deadline that nothing misses."""
     request = make_request(input_tokens=150, expected_output_tokens=10.0, slo=Slo(deadline_s=1000.0), weight=3.0)
     times = Prediction((0.5, 0.9), np.array([[1.0, 2.0]]), np.array([[0.02, 0.04]]), "x")
     parts = parts_of(
@@ -73,8 +77,35 @@ def test_harm_and_eviction_by_hand(make_request: MakeRequest) -> None:
     assert parts[COMPLETION_S] == pytest.approx(0.25 + 1.0 + 10 * 0.02)
     assert parts[HARM_S] == pytest.approx(own * 6 + steps * 4)
     assert parts[VALUE] == pytest.approx(30.0)
-    assert parts[PRICE] == pytest.approx(30.0 / 1000 * (1.45 + own * 6 + steps * 4 + 1e-3 * 100))
+    assert parts[PRICE] == pytest.approx(30.0 / 1000 * (1.45 + own * 6 + steps * 4 + own))
     assert parts[SCORE] == parts[VALUE] - parts[PRICE]
+
+
+def test_what_others_lose_by_hand(make_request: MakeRequest) -> None:
+    """Equation (6): each of those that generate loses as much chance as the delay takes from their TPOT."""
+    request = make_request(input_tokens=100, expected_output_tokens=10.0, slo=Slo(tpot_s=0.02), weight=2.0)
+    times = Prediction((0.5, 0.9), np.array([[1.0, 2.0]]), np.array([[0.02, 0.03]]), "x")
+    told = parts_of(request, times, uncached_tokens=100, running=4, queue_depth=9, p1=1e-4)
+    deviation = math.log(1.5) / NormalDist().inv_cdf(0.9)
+    later = 0.02 + 1e-4 * 100 / 10
+    chance = NormalDist().cdf(math.log(0.02 / later) / deviation)
+    assert told[MEETS] == pytest.approx(0.5)
+    assert told[LOST] == pytest.approx(2.0 * 10 * 4 * (0.5 - chance))
+    assert told[SCORE] == pytest.approx(told[VALUE] - told[LOST] - told[PRICE])
+
+
+def test_nothing_is_lost_where_all_are_safe_or_none_is(make_request: MakeRequest) -> None:
+    request = make_request(expected_output_tokens=10.0, slo=Slo(tpot_s=0.02))
+    for tpot in (1e-3, 1.0):
+        times = Prediction((0.5, 0.9), np.array([[1.0, 2.0]]), np.array([[tpot, 1.1 * tpot]]), "x")
+        assert parts_of(request, times, uncached_tokens=100, running=50, p1=1e-5)[LOST] < 1e-6
+
+
+def test_without_a_spread_the_medians_are_sure(make_request: MakeRequest) -> None:
+    times = Prediction((0.5, 0.9), np.array([[1.0, 9.0]]), np.array([[0.02, 0.04]]), "x")
+    row, request = np.zeros((1, len(INDEX))), make_request(slo=Slo(ttft_s=1.01))
+    sure = score_parts(row, times, np.zeros(1), score_arguments(request, 1.0, (1.0, 1.0, 1.0), (0.0, 1e-3)))
+    assert sure[MEETS, 0] == pytest.approx(1.0)
 
 
 def test_expected_tokens_and_allowed_time(make_request: MakeRequest) -> None:

@@ -37,7 +37,7 @@ def within(target: np.ndarray, median: np.ndarray, upper: np.ndarray, least_spre
 
 
 def plain_parts(request: RouteRequest, rows: np.ndarray, told: Prediction, rtt: np.ndarray) -> np.ndarray:
-    """Equations (1) to (6) of docs/tokenpilot.md on whole columns, with the default settings."""
+    """Equations (1) to (7) of docs/tokenpilot.md on whole columns, with the default settings."""
     u, h, r, q, p1, p2, d1, d2 = (
         rows[:, INDEX[name]]
         for name in ("uncached_tokens", "hit_tokens", "running", "queue_depth", "p1", "p2", "d1", "d2")
@@ -52,16 +52,24 @@ def plain_parts(request: RouteRequest, rows: np.ndarray, told: Prediction, rtt: 
         done, late = ttft[:, 0] + n * tpot[:, 0], ttft[:, 1] + n * tpot[:, 1]
         meets = meets * within(slo.deadline_s - rtt, done, late, spread)
     completion = rtt + ttft[:, 0] + n * tpot[:, 0]
-    harm = (p1 * u + p2 * u * (h + u / 2)) * (r + q) + n * (d1 + d2 * (request.input_tokens + n / 2)) * r
-    worth = request.weight * n
-    seconds = completion + DEFAULTS.harm_price * harm + DEFAULTS.eviction_price * p1 * u
+    prefill = p1 * u + p2 * u * (h + u / 2)
+    harm = prefill * (r + q) + n * (d1 + d2 * (request.input_tokens + n / 2)) * r
+    worth, lost = request.weight * n, np.zeros(len(rows))
+    if slo.tpot_s is not None:
+        later = 1.0 + (prefill / n + d1 + d2 * (request.input_tokens + n / 2)) / tpot[:, 0]
+        target = np.full(len(rows), slo.tpot_s)
+        before = within(target, tpot[:, 0], tpot[:, 1], spread)
+        lost = worth * r * (before - within(target, later * tpot[:, 0], later * tpot[:, 1], spread))
+    seconds = completion + DEFAULTS.harm_price * harm + DEFAULTS.eviction_price * prefill
     price = worth * DEFAULTS.delay_price * seconds / allowed_s(request)
-    return np.array([meets, completion, harm, worth * meets, price, worth * meets - price])
+    score = worth * meets - DEFAULTS.loss_price * lost - price
+    return np.array([meets, completion, harm, lost, worth * meets, price, score])
 
 
 def arguments_of(request: RouteRequest) -> Any:
     s = DEFAULTS
-    return score_arguments(request, s.delay_price, s.harm_price, s.eviction_price, s.least_spread)
+    prices = (s.harm_price, s.eviction_price, s.loss_price)
+    return score_arguments(request, s.delay_price, prices, (s.spread_factor, s.least_spread))
 
 
 def random_case(seed: int, n: int, slo: Slo) -> tuple[RouteRequest, np.ndarray, Prediction, np.ndarray]:

@@ -237,7 +237,7 @@ def test_explain_tells_what_choose_does(
     assert [score.score for score in told] == sorted((score.score for score in told), reverse=True)
     best = told[0]
     assert best.features["input_tokens"] == 1000
-    assert best.score == pytest.approx(best.value - best.price)
+    assert best.score == pytest.approx(best.value - 2.0 * best.lost_tokens - best.price)
     assert best.value == pytest.approx(200 * best.meets_targets)
     seconds = best.completion_s + best.harm_s + 3.0 * 1e-4 * 1000
     assert best.price == pytest.approx(200 * seconds / (2.0 + 200 * 0.05))

@@ -16,7 +16,11 @@ from models.demand.settings import ForecastSettings
 
 LEVELS = (0.1, 0.5, 0.9)
 DAY_S = 86_400.0
-NAMES = [one.name for one in forecasters(ForecastSettings())]
+FORECASTERS = {
+    one.name: one
+    for short_term in (False, True)
+    for one in forecasters(ForecastSettings(horizon_steps=10, short_term=short_term))
+}
 
 
 def one(values: list[float], step_s: float = 600.0) -> History:
@@ -133,12 +137,11 @@ def test_too_little_to_boost_on_is_an_error() -> None:
             Boosted(LEVELS, 4).fit(one([1.0] * windows))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", list(FORECASTERS))
 def test_nothing_after_an_origin_is_looked_at(name: str) -> None:
     """No leakage: another future leaves every forecast made before it as it was."""
     history = wavy()
-    settings = ForecastSettings(horizon_steps=10)
-    fitted = {one.name: one for one in forecasters(settings)}[name].fit(history.until(250))
+    fitted = FORECASTERS[name].fit(history.until(250))
     other = history.values.copy()
     other[:, 300:] = 1000.0
     changed = History(history.names, other, history.step_s, history.now_s)
