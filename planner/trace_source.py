@@ -11,6 +11,7 @@ import numpy as np
 
 from data.errors import TraceError
 from data.synth.mix import Stream, mix
+from data.traces.context import within_context
 from data.traces.length_classes import LengthClasses, class_by_length
 from data.traces.options import TraceOptions
 from data.traces.registry import open_trace
@@ -114,6 +115,8 @@ class Shaped:
         classes: Gives each request a class by the length of its prompt; ``None`` = the trace's own.
         sample: Share of the sessions that take part, drawn by the seed (0 to 1). Below 1, the seeds of a trace
             file differ in who comes, not only in noise, so their spread says something about another day.
+        context_tokens: Requests that do not fit, and the turns that hang on them, are left out and counted as
+            skipped; ``None`` = the fleet refuses what does not fit.
     """
 
     source: TraceSource
@@ -121,6 +124,7 @@ class Shaped:
     names: tuple[Assignment, ...] = ()
     classes: LengthClasses | None = None
     sample: float = 1.0
+    context_tokens: int | None = None
 
     @property
     def label(self) -> str:
@@ -135,6 +139,8 @@ class Shaped:
     def batches(self, seed: int, skipped: dict[str, int] | None = None) -> Iterator[TraceBatch]:
         """The source's requests, shaped."""
         rows = self.source.batches(seed, skipped)
+        if self.context_tokens is not None:
+            rows = within_context(rows, self.context_tokens, skipped)
         if self.sample < 1.0:
             rows = sample_sessions(rows, self.sample, seed)
         if self.classes is not None:

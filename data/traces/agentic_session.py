@@ -115,7 +115,23 @@ def flatten(session: Session, number: int, options: TraceOptions, report: ReadRe
     if not walk.steps:
         return None
     walk.steps.sort(key=lambda step: step.start_s)
+    _one_root(walk.steps, options)
     return SessionRows(str(session.id), walk.block_tokens, walk.steps, walk.digest(), options)
+
+
+def _one_root(steps: list[Step], options: TraceOptions) -> None:
+    """Make the session's first call its only root, at its start.
+
+    A recording may begin late, and an agent may have begun before any call that its caller recorded.
+    """
+    first = steps[0]
+    begun_s = first.start_s
+    for step in steps:
+        step.start_s -= begun_s
+    for step in steps[1:]:
+        if step.parent is None:
+            step.parent = first
+            step.think_s = max(0.0, step.start_s - first.finished_s(options.assumed_tpot_s))
 
 
 @dataclass(slots=True)

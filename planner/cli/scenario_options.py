@@ -42,6 +42,10 @@ OPTIONS = (
         "--sample", type=float, default=1.0, show_default=True,
         help="Share of the sessions that take part, drawn by the seed.",
     ),
+    click.option(
+        "--within-context", "within_context", type=click.IntRange(1), metavar="TOKENS",
+        help="Leave out requests whose prompt and output are longer, and the turns that follow them.",
+    ),
     click.option("--speed", type=float, default=1.0, show_default=True, help="Factor on the arrival rate."),
     click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed (of the first run)."),
     click.option(
@@ -85,6 +89,7 @@ class ScenarioChoice:
     assign: tuple[str, ...]
     class_by_length: str | None
     sample: float
+    within_context: int | None
     speed: float
     sim: tuple[str, ...]
     failure: tuple[str, ...]
@@ -110,7 +115,8 @@ def build_scenario(choice: ScenarioChoice) -> Scenario:
         failures=tuple(failure_event(text) for text in choice.failure),
         site_failures=tuple(site_failure(text) for text in choice.site_failure),
     )
-    return Scenario(fleet, Shaped(source, choice.speed, rules, classes, choice.sample), sim_settings(values, base))
+    shaped = Shaped(source, choice.speed, rules, classes, choice.sample, choice.within_context)
+    return Scenario(fleet, shaped, sim_settings(values, base))
 
 
 def _source(choice: ScenarioChoice, fleet: Fleet) -> TraceSource:

@@ -217,11 +217,24 @@ def test_agentic_calls_that_are_kept_under_a_rule(tmp_path: Path) -> None:
     ]
     reader, rows = read(tmp_path / "a.jsonl", [session("x", calls)], zero_output="one")
     assert [row.output_tokens for row in rows] == [10, 1, 10, 10]
-    assert [row.arrival_s for row in rows] == [5, 5, 9, 12]
+    assert [row.arrival_s for row in rows] == [0, 0, 4, 7]
     assert rows[2].block_hashes == ()
     found = {str(rule): tally.count for rule, tally in reader.report.repaired.items()}
     rules = {"zero_output_as_one": 1, "turn_before_parent": 1, "no_block_ids": 1, "block_ids_hashed": 1}
     assert found == {**rules, "think_time_derived": 3}
+
+
+def test_an_agentic_session_has_one_root_at_its_start(tmp_path: Path) -> None:
+    """A subagent that began before any recorded call of its caller must not start a loop of its own."""
+    nested = {"t": 50.0, "type": "subagent", "duration_ms": 20_000.0, "requests": [call(0, [7]), call(4, [7, 8])]}
+    calls = [call(40, [1, 2]), nested]
+    _, rows = read(tmp_path / "a.jsonl", [session("x", calls), session("y", [call(90, [1])])])
+    mine = [row for row in rows if row.session_id == "x"]
+    assert [row.parent_id for row in mine] == [NO_PARENT, 0, 0]
+    assert [row.arrival_s for row in mine] == pytest.approx([0, 4, 10])
+    assert mine[2].think_time_s == pytest.approx(10 - 10 * 0.02)
+    roots = [row.arrival_s for row in rows if row.parent_id == NO_PARENT]
+    assert roots == sorted(roots)
 
 
 def test_agentic_block_sizes_must_agree(tmp_path: Path) -> None:

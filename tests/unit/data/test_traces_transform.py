@@ -10,6 +10,7 @@ import pytest
 
 from data.errors import SettingError
 from data.traces.batches import TextColumn, cut, with_columns
+from data.traces.context import within_context
 from data.traces.transform import Assignment, assign, merge, sample_sessions, scale_arrivals, stream_keys, window
 from data.types import NO_PARENT, Request, TraceBatch
 
@@ -88,6 +89,22 @@ def test_samples_keep_sessions_whole_and_ignore_the_cut(size: int) -> None:
     assert rows_of(sample_sessions([made()], 1.0, seed=1)) == rows_of([made()])
     with pytest.raises(SettingError, match="share"):
         list(sample_sessions([made()], 0.0, seed=1))
+
+
+@pytest.mark.parametrize("size", [1, 7, 600])
+def test_what_outgrows_a_context_goes_with_all_that_follows_it(size: int) -> None:
+    """Sessions of three turns of which the second is too long: the third goes with it."""
+    batch = sessions()
+    lengths = np.where(batch.request_id % 3 == 1, 9_000, 100)
+    batch = with_columns(batch, input_tokens=lengths, output_tokens=np.full(len(batch), 50))
+    skipped: dict[str, int] = {}
+    found = rows_of(within_context(parts(batch, size), 9_049, skipped))
+    number = len(batch) // 3
+    assert [row.request_id % 3 for row in found] == [0] * number
+    assert skipped == {"over_context": number, "turn_after_over_context": number}
+    assert rows_of(within_context(parts(batch, size), 9_050)) == rows_of([batch])
+    with pytest.raises(SettingError, match="context_tokens"):
+        list(within_context([batch], 0))
 
 
 def test_assignment_follows_its_shares_and_keeps_sessions_together() -> None:
