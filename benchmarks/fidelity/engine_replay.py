@@ -90,9 +90,16 @@ class OneReplica:
 
 
 def one_replica(
-    requests: Sequence[Request], engine: EngineSettings, times: ServiceTimes, kv_tokens: int
+    requests: Sequence[Request],
+    engine: EngineSettings,
+    times: ServiceTimes,
+    kv_tokens: int,
+    timeline_s: float = 5.0,
 ) -> OneReplica:
-    """Run requests on one replica with these step times and so much memory, without noise."""
+    """Run requests on one replica with these step times and so much memory, without noise.
+
+    The timeline has a point every ``timeline_s`` seconds.
+    """
     model, gpu = STAND_IN
     fleet = Fleet(
         name="replay",
@@ -111,7 +118,8 @@ def one_replica(
     ]
     table, ends = EndpointTable(specs), Ends()
     policy = make_policy("round_robin", {}, table, 0)
-    result = simulate(fleet, specs, requests, policy, SimSettings(step_noise=0.0), table=table, sink=ends)
+    settings = SimSettings(step_noise=0.0, timeline_s=timeline_s)
+    result = simulate(fleet, specs, requests, policy, settings, table=table, sink=ends)
     rows = [ends.rows[request.request_id] for request in requests]
     return OneReplica(result, with_tpot([(row["ttft_s"], row["e2e_s"], row["output_tokens"]) for row in rows]))
 

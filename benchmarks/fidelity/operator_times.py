@@ -4,18 +4,19 @@ A step over ``n`` prompt tokens after ``c`` cached ones, beside ``b`` sequences 
 each, is the sum of its operators: in each layer two norms, the projections, the rotary embedding, the activation
 and the attention; around them the embedding, the last norm, the head and the sampler. The catalog's form is then
 fitted to these sums by least squares on relative errors. Links between cards are not in the profile: a step of
-more than one card is too short by its all-reduces, see :func:`link_times`.
+more than one card is too short by its all-reduces, see :func:`data.catalog.link.link_times`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow.csv as csv
 
+from data.catalog.link import Shape
 from data.catalog.types import ServiceTimes
 from data.types import FloatArray
 
@@ -31,19 +32,9 @@ IN_EACH_LAYER: Mapping[str, int] = {
 }
 ONCE = ("embedding", "final_layernorm")
 BY_SEQUENCE = ("lm_head", "sampler")
-ALL_REDUCES = 2
-"""All-reduces of one layer, each over the hidden state of every token of the step."""
 MOST_CONTEXT = 4096
 """Points with longer contexts than the replayed requests have are left out of the fit."""
 US = 1e-6
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """What of a model's shape counts here."""
-
-    layers: int
-    hidden: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,20 +69,6 @@ def fitted_times(folder: Path, shape: Shape) -> Fitted:
     )
     (d0, d1, d2), decode_error = _least_squares([np.ones(len(chunk)), batch, batch * context], step_s, decode)
     return Fitted(ServiceTimes(p0, p1, p2, d0, d1, d2), prefill_error, decode_error)
-
-
-def link_times(times: ServiceTimes, shape: Shape, bytes_per_s: float, latency_s: float = 0.0) -> ServiceTimes:
-    """The same with the all-reduces of two cards.
-
-    Each of them moves the hidden state of every token once each way (two bytes a value), after a start that takes
-    ``latency_s``.
-    """
-    calls = ALL_REDUCES * shape.layers
-    token_s = calls * shape.hidden * 2 / bytes_per_s
-    start_s = calls * latency_s
-    return replace(
-        times, p0=times.p0 + start_s, p1=times.p1 + token_s, d0=times.d0 + start_s, d1=times.d1 + token_s
-    )
 
 
 def _curves(path: Path, by: str) -> dict[str, tuple[FloatArray, FloatArray]]:

@@ -26,8 +26,9 @@ import yaml
 from data.catalog.calibration_inputs import GPUS, MODELS, TENSOR_PARALLEL, GpuInput, ModelInput
 from data.catalog.dump import write_catalog
 from data.catalog.fit import StepFit, fit_steps
+from data.catalog.link import link_times
 from data.catalog.memory import StartAssumptions, kv_capacity_tokens
-from data.catalog.types import GpuType, ReplicaFacts, Source
+from data.catalog.types import GpuType, ReplicaFacts, ServiceTimes, Source
 from data.errors import TokenFleetError
 from data.types import FloatArray
 
@@ -194,23 +195,42 @@ def _facts(
 ) -> ReplicaFacts:
     weights_gb = model.parameters * model.bytes_per_parameter / 1e9
     prefill_error, decode_error = fit.prefill.median_error, fit.decode.median_error
+    notes = [source.name, model.note, *_engine_notes(gpu, degree)]
     return ReplicaFacts(
         catalog_model=model.name,
         gpu_type=gpu.name,
         tensor_parallel=degree,
-        times=fit.times,
+        times=engine_times(fit.times, model, gpu, degree),
         kv_capacity_tokens=kv_tokens,
         load_s=assumptions.load_s(weights_gb),
         warm_load_s=assumptions.warm_load_s(weights_gb, degree),
         weights_gb=weights_gb,
         source=replace(
             source,
-            name=f"{source.name}; {model.note}" if model.note else source.name,
+            name="; ".join(note for note in notes if note),
             median_error=max(prefill_error, decode_error),
             prefill_error=prefill_error,
             decode_error=decode_error,
         ),
     )
+
+
+def engine_times(times: ServiceTimes, model: ModelInput, gpu: GpuInput, degree: int) -> ServiceTimes:
+    """The priced steps with what recorded engines on this GPU took beyond them."""
+    if gpu.engine is None:
+        return times
+    if degree > 1:
+        times = link_times(times, model.shape, degree, gpu.engine.link_bytes_per_s)
+    return replace(times, host_overhead=gpu.engine.host_overhead_s)
+
+
+def _engine_notes(gpu: GpuInput, degree: int) -> list[str]:
+    if gpu.engine is None:
+        return []
+    if degree == 1:
+        return [gpu.engine.host_source]
+    other = "" if degree == gpu.engine.link_gpus else f", not measured on {degree}: by the bytes of a ring"
+    return [gpu.engine.host_source, gpu.engine.link_source + other]
 
 
 def _first_line(error: Exception) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from data.catalog.load import load_catalog
+from data.catalog.priced import priced_times
 from data.catalog.types import ServiceTimes
 from data.errors import InputError, LogError
 from data.types import FloatArray
@@ -62,12 +63,13 @@ def _kind(run: Path) -> EndpointKind:
 def _times(card: str, model: str, gpus: int) -> ServiceTimes:
     """Step times of the catalog where it has the card and the model; else NaN, to be fitted.
 
-    A fit knows nothing of a model that it has not seen on the card; the catalog does.
+    A fit knows nothing of a model that it has not seen on the card; the catalog does. Its host overhead and link
+    were fitted on these very runs, so they are left out.
     """
     if card not in CATALOG_CARDS:
         return NO_TIMES
     try:
-        return load_catalog().facts(model, CATALOG_CARDS[card], gpus).times
+        return priced_times(load_catalog().facts(model, CATALOG_CARDS[card], gpus))
     except InputError:
         return NO_TIMES
 

@@ -8,6 +8,7 @@ from statistics import median
 import pytest
 
 from data.catalog.load import load_catalog
+from data.catalog.priced import priced_times
 from data.errors import InputError
 
 SYSTEMS = {
@@ -29,12 +30,13 @@ MODELS = {
 
 def predicted_s(row, facts):
     """Our time for a row of the table; ``None`` where it is out of the fit's domain."""
+    times = priced_times(facts)
     batch = int(row["batch"])
     if row["phase"] == "prefill":
         cached = int(row["prefix"] or 0)
-        return facts.times.prefill_s(int(row["isl"]) - cached, cached) if batch == 1 else None
+        return times.prefill_s(int(row["isl"]) - cached, cached) if batch == 1 else None
     kv_tokens = batch * int(float(row["ctx"]))
-    return facts.times.decode_s(batch, kv_tokens) if kv_tokens <= facts.kv_capacity_tokens else None
+    return times.decode_s(batch, kv_tokens) if kv_tokens <= facts.kv_capacity_tokens else None
 
 
 @pytest.mark.shared_data

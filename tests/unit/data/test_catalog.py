@@ -1,13 +1,17 @@
 """The catalog: what ships, how it is looked up, how a broken file is refused."""
 
+import dataclasses
 import math
 from datetime import date
 
 import pytest
 
+from data.catalog.calibration_inputs import GPUS as GPU_INPUTS
 from data.catalog.dump import dump_catalog, write_catalog
+from data.catalog.link import Shape, all_reduce_bytes, link_times
 from data.catalog.load import SHIPPED_CATALOG, load_catalog, parse_catalog
 from data.catalog.memory import StartAssumptions, kv_capacity_tokens, kv_tokens_at
+from data.catalog.priced import priced_times
 from data.catalog.types import ServiceTimes
 from data.errors import InputError, SettingError
 
@@ -35,6 +39,45 @@ def test_every_entry_has_a_source_a_date_and_an_error(catalog):
         assert 0 < facts.source.prefill_error <= facts.source.median_error < 0.15
         assert 0 < facts.source.decode_error <= facts.source.median_error
     assert all(gpu.source.name for gpu in catalog.gpus())
+
+
+def test_entries_carry_what_recorded_engines_showed_and_no_others_do(catalog):
+    """Host overhead and link of the inputs, and the source that says what they were measured on."""
+    engines = {gpu.name: gpu.engine for gpu in GPU_INPUTS}
+    assert [name for name, engine in engines.items() if engine] == ["RTX-PRO-6000"]
+    for facts in catalog.replicas():
+        engine = engines[facts.gpu_type]
+        assert facts.times.host_overhead == (engine.host_overhead_s if engine else 0.0)
+        assert ("recorded" in facts.source.name) == (engine is not None)
+        if engine is None:
+            assert priced_times(facts) is facts.times
+        linked = engine is not None and facts.tensor_parallel > 1
+        assert ("all-reduces" in facts.source.name) == linked
+        assert ("not measured" in facts.source.name) == (linked and facts.tensor_parallel != engine.link_gpus)
+
+
+def test_a_link_slows_every_token_by_its_all_reduces():
+    """Qwen3-32B on two cards: 2 · 64 · 5120 · 2 bytes a token; a ring of eight sends 7/4 of it."""
+    shape = Shape(layers=64, hidden=5120)
+    assert all_reduce_bytes(shape, 2) == 1_310_720
+    assert all_reduce_bytes(shape, 8) == pytest.approx(1.75 * 1_310_720)
+    assert all_reduce_bytes(shape, 1) == 0.0
+    times = ServiceTimes(p0=0.02, p1=1e-4, p2=1e-9, d0=0.02, d1=5e-5, d2=1e-7, host_overhead=0.001)
+    linked = link_times(times, shape, 2, 10e9)
+    assert linked.prefill_s(1000) - times.prefill_s(1000) == pytest.approx(0.131072)
+    assert linked.decode_s(10, 5000) - times.decode_s(10, 5000) == pytest.approx(0.00131072)
+    assert linked.host_overhead == times.host_overhead
+    assert link_times(linked, shape, 2, -10e9).p1 == pytest.approx(times.p1)
+
+
+def test_priced_times_lack_what_recorded_engines_added(catalog):
+    facts = catalog.facts("qwen3-32b", "RTX-PRO-6000", 4)
+    times, token_s = priced_times(facts), 1.5 * 1_310_720 / 18.6e9
+    assert times.host_overhead == 0.0
+    assert facts.times.p1 - times.p1 == pytest.approx(token_s)
+    assert facts.times.d1 - times.d1 == pytest.approx(token_s)
+    one = catalog.facts("qwen3-32b", "RTX-PRO-6000", 1)
+    assert dataclasses.replace(priced_times(one), host_overhead=0.0025) == one.times
 
 
 def test_every_entry_is_physically_sensible(catalog):

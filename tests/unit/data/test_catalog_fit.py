@@ -11,9 +11,10 @@ import pytest
 
 from data.catalog import calibrate
 from data.catalog.calibrate import CalibrationError, fit_engine, main
-from data.catalog.calibration_inputs import GpuInput, ModelInput
+from data.catalog.calibration_inputs import EngineInput, GpuInput, ModelInput
 from data.catalog.dump import write_catalog
 from data.catalog.fit import fit_decode, fit_prefill, fit_saturating_decode, relative_nnls
+from data.catalog.link import Shape
 from data.catalog.load import load_catalog
 from data.catalog.memory import StartAssumptions
 from data.catalog.types import ServiceTimes
@@ -123,8 +124,8 @@ def pricing_package(tmp_path, monkeypatch):
 def test_a_calibration_from_package_to_catalog_file(pricing_package, tmp_path):
     gpus = [GpuInput("G", "sys", 2.0)]
     models = [
-        ModelInput("dense", "org/dense", 8e9, 2, 131072, 8),
-        ModelInput("moe", "org/moe", 60e9, 2, 98304, 4, experts=True, note="a note"),
+        ModelInput("dense", "org/dense", 8e9, 2, 131072, 8, Shape(32, 4096)),
+        ModelInput("moe", "org/moe", 60e9, 2, 98304, 4, Shape(48, 2048), experts=True, note="a note"),
     ]
     result = calibrate.calibrate(gpus, models, today=date(2026, 1, 31))
     (gpu,) = result.gpus
@@ -148,6 +149,22 @@ def test_a_calibration_from_package_to_catalog_file(pricing_package, tmp_path):
     assert again.times.d2 == pytest.approx(EXPERTS.d2, rel=1e-5)
     assert again.source.retrieved == date(2026, 1, 31)
     assert again.source.name.endswith("; a note")
+
+
+def test_what_recorded_engines_added_is_part_of_the_calibration(pricing_package):
+    """Host overhead at every degree, the link's all-reduces beyond one GPU; the sources say so."""
+    engine = EngineInput(0.002, "host: a run", 10e9, "link: a run", 2)
+    model = ModelInput("dense", "org/dense", 8e9, 2, 131072, 8, Shape(32, 4096))
+    result = calibrate.calibrate([GpuInput("G", "sys", 2.0, engine)], [model], today=date(2026, 1, 31))
+    one, two, eight = result.replicas
+    token_s = 2 * 32 * 4096 * 2 / 10e9
+    for facts, share in ((one, 0.0), (two, 1.0), (eight, 1.75)):
+        assert facts.times.host_overhead == 0.002
+        assert facts.times.p1 == pytest.approx(DENSE.p1 + share * token_s)
+        assert facts.times.d1 == pytest.approx(DENSE.d1 + share * token_s)
+    assert one.source.name == "aiconfigurator-core 9.9.9, vllm tables; host: a run"
+    assert two.source.name.endswith("host: a run; link: a run")
+    assert eight.source.name.endswith("link: a run, not measured on 8: by the bytes of a ring")
 
 
 def test_a_catalog_that_cannot_be_written(tmp_path):
