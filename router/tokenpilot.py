@@ -162,7 +162,7 @@ class TokenPilot(PolicyBase):
 
 ENTRY = PolicyEntry(
     name=TokenPilot.name,
-    summary="Most expected Goodput: tokens · P(meets targets), less a price for delay to itself and to others.",
+    summary="Most expected Goodput: tokens · P(meets targets), less those that others lose and a price for delay.",
     sees="block events, reports with their age, own in-flight work, service times, a latency predictor",
     source="TokenFleet",
     ties="random",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -52,6 +53,15 @@ Event = tuple[float, int, Notices | None]
 """When it becomes visible, the endpoint, what changed; ``None`` = the cache was lost."""
 
 
+@runtime_checkable
+class HearsBlocks(Protocol):
+    """A policy with a prefix index of its own; the simulator tells it of the events that fill the router's."""
+
+    def blocks_changed(self, endpoint: int, notices: Notices | None) -> None:
+        """What an engine stored and evicted became visible just now; ``None`` = it lost everything."""
+        ...
+
+
 class Observer:
     """Carries samples and events to the router's table and index, each after its delay.
 
@@ -62,6 +72,7 @@ class Observer:
         book: The router's leases.
         index: The router's prefix index.
         on_reset: Told of each endpoint that is seen to have left or come back empty.
+        hears: Told of each event as the index takes it in; ``None`` = nobody.
     """
 
     def __init__(
@@ -72,6 +83,7 @@ class Observer:
         book: LeaseBook,
         index: EventPrefixIndex,
         on_reset: Callable[[int], None],
+        hears: HearsBlocks | None = None,
     ) -> None:
         self._settings = settings
         self._truth = truth
@@ -79,6 +91,7 @@ class Observer:
         self._book = book
         self._index = index
         self._on_reset = on_reset
+        self._hears = hears
         self._samples: deque[Sample] = deque()
         self._events: deque[Event] = deque()
         self._rows = np.arange(len(table))
@@ -140,6 +153,8 @@ class Observer:
         events, index = self._events, self._index
         while events and events[0][0] <= now_s:
             _, endpoint, notices = events.popleft()
+            if self._hears is not None:
+                self._hears.blocks_changed(endpoint, notices)
             if notices is None:
                 index.cleared(endpoint)
                 continue

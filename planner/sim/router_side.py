@@ -9,7 +9,7 @@ from data.plan import TrafficShare
 from data.types import IntArray, Outcome, RefusalReason, Status
 from models.output_length import LengthQuery, OutputLengthPredictor
 from planner.sim.flight import Flight
-from planner.sim.observation import Observer, Truth
+from planner.sim.observation import HearsBlocks, Observer, Truth
 from planner.sim.settings import SimSettings
 from router.core import Decision, RouterCore
 from router.endpoints import EndpointSpec, EndpointTable
@@ -63,7 +63,8 @@ class RouterSide:
             self.sites = SiteStage(sites(SiteContext(fleet, settings.seed)), fleet, table, self.rules)
             self.sites.plan_changed(shares)
         self.core = RouterCore(table, self.index, self.rules, policy, self.book, self.sites)
-        self.observer = Observer(settings, truth, table, self.book, self.index, policy.endpoint_reset)
+        hears = policy if isinstance(policy, HearsBlocks) else None
+        self.observer = Observer(settings, truth, table, self.book, self.index, policy.endpoint_reset, hears)
         self._lengths = lengths
         self._asked_s = 0.0
         self._class_weights = {kind.name: kind.weight for kind in fleet.classes}

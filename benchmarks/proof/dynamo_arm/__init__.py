@@ -1,0 +1,1 @@
+"""Dynamo's own selection service as a policy of the simulator: the real code chooses, in a child process."""
