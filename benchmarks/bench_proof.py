@@ -13,7 +13,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks.proof.contest import SEEDS, CellResult, level_cell, run_cells, tuned_arms
+from benchmarks.proof.contest import LEVELS, SEEDS, CellResult, contestants, level_cell, run_cells
+from benchmarks.proof.headroom import Headroom, headroom
+from benchmarks.proof.record import write_record
 from benchmarks.proof.runs import RunFile
 from benchmarks.proof.scenarios import FLEETS, reported, trace_names
 from benchmarks.proof.tables import best_peer, cell_table, lead, summary
@@ -55,20 +57,36 @@ def rows(quick: bool) -> list[Row]:
     with tempfile.TemporaryDirectory() as folder, RunPool(default_workers(10)) as pool:
         runs = RunFile(Path(folder) / "runs.jsonl")
         if not quick:
-            return [row(result, runs) for result in everything(FLEETS, (), runs, pool)]
+            return [row(result, runs) for result in everything(FLEETS, (), runs, pool, Path(folder))]
         cell = level_cell("mixed-pool", "azure-code", reported("mixed-pool", "azure-code"), 0.85, runs, pool)
         runs.run(cell, [(arm, seed) for arm in QUICK_ARMS for seed in SEEDS], pool)
         return [row(CellResult(cell, QUICK_ARMS), runs)]
 
 
-def everything(fleets: tuple[str, ...], traces: tuple[str, ...], runs: RunFile, pool: RunPool) -> list[CellResult]:
+def everything(
+    fleets: tuple[str, ...],
+    traces: tuple[str, ...],
+    runs: RunFile,
+    pool: RunPool,
+    models: Path,
+    levels: tuple[float, ...] = LEVELS,
+) -> list[CellResult]:
     """Tune and run; ``traces`` empty = all."""
     results = []
     for fleet in fleets:
-        found = tuned_arms(fleet, runs, pool, note)
+        known = contestants(fleet, runs, pool, models, note)
         chosen = [name for name in trace_names(fleet) if not traces or name in traces]
-        results += run_cells(fleet, chosen, found, runs, pool, note)
+        results += run_cells(fleet, chosen, known, runs, pool, note, levels)
     return results
+
+
+def bounds(result: CellResult) -> Headroom | None:
+    """What no policy can exceed in a cell: at the middle load, and not where arrivals depend on the policy."""
+    cell = result.cell
+    if cell.trace == "agentic" or cell.level != LEVEL:
+        return None
+    note(f"{cell.fleet}, {cell.trace}: bounds")
+    return headroom(cell, SEEDS)
 
 
 def note(text: str) -> None:
@@ -82,13 +100,20 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, default=Path("out/proof-runs.jsonl"))
     parser.add_argument("--fleet", action="append", choices=FLEETS)
     parser.add_argument("--trace", action="append")
+    parser.add_argument("--level", action="append", type=float, help="attainment that sets the load, such as 0.85")
+    parser.add_argument("--record", type=Path, help="write every cell, arm and seed to this JSON file")
     parser.add_argument("--workers", type=int, default=default_workers(10))
     options = parser.parse_args()
     options.runs.parent.mkdir(parents=True, exist_ok=True)
     runs = RunFile(options.runs)
     with RunPool(options.workers) as pool:
-        results = everything(tuple(options.fleet or FLEETS), tuple(options.trace or ()), runs, pool)
-    print(summary(results, runs))
+        levels, models = tuple(options.level or LEVELS), options.runs.parent / "models"
+        results = everything(
+            tuple(options.fleet or FLEETS), tuple(options.trace or ()), runs, pool, models, levels
+        )
+    if options.record is not None:
+        write_record(options.record, results, runs)
+    print(summary(results, runs, [bounds(result) for result in results]))
     for result in results:
         print(cell_table(result, runs))
 

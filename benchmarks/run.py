@@ -10,8 +10,6 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
-import os
-import platform
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
@@ -19,6 +17,8 @@ from datetime import UTC, datetime
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
+
+from benchmarks.machine import machine
 
 MODULES = (
     "benchmarks.bench_traces",
@@ -54,21 +54,14 @@ MODULES = (
     "benchmarks.bench_output_length",
     "benchmarks.bench_forecast",
     "benchmarks.bench_policies",
+    "benchmarks.bench_proof",
+    "benchmarks.bench_bound",
+    "benchmarks.bench_referee",
+    "benchmarks.bench_dynamo_selection",
+    "benchmarks.bench_value",
+    "benchmarks.bench_replay_planner",
 )
 RESULTS = Path(__file__).parent / "results" / "latest.json"
-
-
-def machine() -> str:
-    """Processor, cores and Python version, as a short text."""
-    model = next(
-        (
-            line.split(":", 1)[1].strip()
-            for line in Path("/proc/cpuinfo").read_text().splitlines()
-            if line.startswith("model name")
-        ),
-        platform.processor(),
-    )
-    return f"{model}, {os.cpu_count()} cores, Python {platform.python_version()}"
 
 
 def collect(modules: tuple[str, ...], quick: bool) -> list[dict[str, Any]]:

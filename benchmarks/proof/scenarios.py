@@ -8,7 +8,7 @@ the requests are those of one model, ``assistant@v1``, shared out among the tena
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.slomax_scenario import folder
@@ -31,6 +31,10 @@ SAMPLE = 0.9
 """Share of the sessions that each seed draws, so that seeds differ in who comes."""
 MODEL = "assistant@v1"
 TENANTS = {"bank": 3.0, "clinic": 1.0, "shop": 3.0, "games": 2.0, "campus": 1.0}
+CONTEXT_TOKENS = 131_072
+"""Of the models that serve; agentic sessions end where they outgrow it."""
+AGENTIC_S = 1200.0
+"""Sessions begin and go on for this long: the longest ones would go on for a day, alone at the end."""
 ORIGINS = {"A": 0.6, "B": 0.4}
 TRAINING_S = 400.0
 TRAINING_RATE_PER_S = 3.0
@@ -39,10 +43,11 @@ TRAINING_MIX = {"conversation": 0.5, "chat": 0.2, "code": 0.2, "document": 0.1}
 
 @dataclass(frozen=True, slots=True)
 class PublicTrace:
-    """Where a trace stands below the folder of public traces, and its format."""
+    """Where a trace stands below the folder of public traces, its format, and how its runs differ."""
 
     path: str
     format: str
+    settings: SimSettings = field(default_factory=SimSettings)
 
 
 TRACES: Mapping[str, PublicTrace] = {
@@ -50,7 +55,7 @@ TRACES: Mapping[str, PublicTrace] = {
     "synthetic": PublicTrace("mooncake/synthetic_trace.first613s.jsonl", "mooncake"),
     "azure-code": PublicTrace("azure-llm-2023/AzureLLMInferenceTrace_code.csv", "azure"),
     "azure-conv": PublicTrace("azure-llm-2023/AzureLLMInferenceTrace_conv.csv", "azure"),
-    "agentic": PublicTrace("agentic-coding/sessions.jsonl.gz", "agentic"),
+    "agentic": PublicTrace("agentic-coding/sessions.jsonl.gz", "agentic", SimSettings(time_limit_s=AGENTIC_S)),
 }
 
 
@@ -73,9 +78,15 @@ def reported(fleet: str, trace: str) -> Scenario:
         raise SettingError("no such trace", field="trace", value=trace, expected=expected)
     source = TRACES[trace]
     path = traces_folder() / source.path
-    names = four_sites_names() if fleet == "four-sites" else ()
-    shaped = Shaped(FileTrace(str(path), source.format), names=names, classes=CLASSES, sample=SAMPLE)
-    return Scenario(reference_fleet(fleet), shaped)
+    names = four_sites_names() if fleet == "four-sites" else (Assignment("model", {MODEL: 1.0}),)
+    shaped = Shaped(
+        FileTrace(str(path), source.format),
+        names=names,
+        classes=CLASSES,
+        sample=SAMPLE,
+        context_tokens=CONTEXT_TOKENS,
+    )
+    return Scenario(reference_fleet(fleet), shaped, source.settings)
 
 
 def training(fleet: str) -> Scenario:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benchmarks.proof.contest import OURS, SEEDS, CellResult
+from benchmarks.proof.headroom import Headroom
 from benchmarks.proof.runs import RunFile
 from planner.arm import Arm
 from planner.intervals import Estimate
@@ -30,19 +31,22 @@ def lead(result: CellResult, runs: RunFile) -> Estimate:
     return runs.gain(result.cell, ours(result), best_peer(result, runs), SEEDS, GOODPUT)
 
 
-def summary(results: Sequence[CellResult], runs: RunFile) -> str:
-    """One line a cell, as Markdown."""
+def summary(results: Sequence[CellResult], runs: RunFile, rooms: Sequence[Headroom | None]) -> str:
+    """One line a cell, as Markdown; ``rooms`` are the bounds of the cells, where there are any."""
     lines = [
-        "| Fleet | Trace | Level | Speed | Best peer | Its Goodput | TokenPilot | Lead |",
-        "| --- | --- | ---: | ---: | --- | ---: | ---: | ---: |",
+        "| Fleet | Trace | Level | Speed | Best peer | Its Goodput | TokenPilot | Lead | Most any lead |"
+        " TokenPilot over bound |",
+        "| --- | --- | ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: |",
     ]
-    for result in results:
+    for result, room in zip(results, rooms, strict=True):
         cell, peer = result.cell, best_peer(result, runs)
         theirs = runs.mean(cell, peer, SEEDS, GOODPUT).mean
         mine = runs.mean(cell, ours(result), SEEDS, GOODPUT).mean
+        most = "–" if room is None else f"{room.most_lead(peer, runs).mean:+.1%}"
+        share = "–" if room is None else f"{room.share_of_bound(ours(result), runs).mean:.3f}"
         lines.append(
             f"| {cell.fleet} | {cell.trace} | {cell.level} | {cell.speed:.3g} | `{peer.name}` | {theirs:,.0f} |"
-            f" {mine:,.0f} | {percent(lead(result, runs))} |"
+            f" {mine:,.0f} | {percent(lead(result, runs))} | {most} | {share} |"
         )
     return "\n".join(lines) + "\n"
 

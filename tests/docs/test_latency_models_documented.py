@@ -37,7 +37,8 @@ def test_defaults_of_the_boosting_are_told() -> None:
 
 def test_settings_of_tokenpilot_stand_with_their_defaults() -> None:
     for field in dataclasses.fields(TokenPilotSettings):
-        assert f"| `{field.name}` | {field.default:g} |" in PILOT
+        default = str(field.default).lower() if isinstance(field.default, bool) else f"{field.default:g}"
+        assert f"| `{field.name}` | {default} |" in PILOT
 
 
 @pytest.mark.parametrize("page", [MODELS, PILOT], ids=["latency-models", "tokenpilot"])

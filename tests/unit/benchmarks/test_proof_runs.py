@@ -7,11 +7,24 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.proof.contest import (
+    ABLATIONS,
+    HOPELESS,
+    OURS,
+    STRONG,
+    CellResult,
+    Contestants,
+    arms_of,
+)
+from benchmarks.proof.headroom import Headroom
+from benchmarks.proof.record import write_record
 from benchmarks.proof.runs import Cell, RunFile
 from benchmarks.proof.scenarios import training
-from benchmarks.proof.tuning import TRIALS, trials
+from benchmarks.proof.tables import summary
+from benchmarks.proof.tuning import TRIALS, arm_of, trials
 from planner.arm import Arm
-from planner.measures import GOODPUT
+from planner.bound import GoodputBound
+from planner.measures import GOODPUT, MEASURES
 from router.registry import POLICIES, policy_entry
 
 SEEDS = (1, 2, 3, 4, 5)
@@ -62,3 +75,54 @@ def test_every_policy_gets_the_same_budget_of_valid_trials(policy: str) -> None:
     assert len({arm.name for arm in tried}) == len(tried)
     for arm in tried:
         policy_entry(policy).settings(**arm.settings)
+
+
+FOUND = {policy: arm_of(policy, {}) for policy in POLICIES}
+TUNED = Contestants({**FOUND, OURS: arm_of(OURS, {"harm_price": 0.5})}, Arm("learned", OURS, {}, "store"))
+
+
+def test_every_policy_runs_at_the_middle_load_of_a_short_trace() -> None:
+    arms = arms_of(TUNED, "azure-code", 0.85)
+    assert {arm.policy for arm in arms} == set(POLICIES)
+    assert TUNED.learned is not None
+    wanted = [*ABLATIONS, TUNED.tuned[OURS], TUNED.learned, Arm(OURS, OURS)]
+    assert all(arm in arms for arm in wanted)
+    assert len({arm.name for arm in arms}) == len(arms)
+
+
+def test_only_the_hopeless_are_left_out_of_long_traces_and_only_the_strong_run_at_other_loads() -> None:
+    long = {arm.policy for arm in arms_of(TUNED, "conversation", 0.85)}
+    assert long == set(POLICIES) - set(HOPELESS)
+    assert {arm.policy for arm in arms_of(TUNED, "azure-code", 0.65)} == set(STRONG)
+
+
+def finished(tmp_path: Path, cell: Cell) -> tuple[CellResult, RunFile]:
+    runs, ours, peer = RunFile(tmp_path / "runs.jsonl"), arm_of(OURS, {"harm_price": 0.5}), FOUND["least_request"]
+    for arm, goodputs in ((ours, (11.0, 12.0, 13.0, 14.0, 15.0)), (peer, (10.0, 11.0, 12.0, 13.0, 14.0))):
+        for seed, value in zip(SEEDS, goodputs, strict=True):
+            runs.keep(cell.key(arm, seed), {measure.key: value for measure in MEASURES})
+    return CellResult(cell, (ours, peer)), runs
+
+
+def test_the_summary_tells_lead_peer_and_room(tmp_path: Path, cell: Cell) -> None:
+    result, runs = finished(tmp_path, cell)
+    bound = GoodputBound(20, 20, 20.0, 20.0, 9, (), 3)
+    room = Headroom(cell, dict.fromkeys(SEEDS, bound))
+    line = summary([result], runs, [room]).splitlines()[2]
+    assert "`least_request`" in line
+    lead = sum(1.0 / value for value in (10, 11, 12, 13, 14)) / 5
+    assert f"{lead:+.1%}" in line
+    assert line.endswith(f"| {sum((11, 12, 13, 14, 15)) / 5 / 20:.3f} |")
+    assert summary([result], runs, [None]).splitlines()[2].endswith("| – | – |")
+
+
+def test_the_record_holds_every_seed_of_every_arm(tmp_path: Path, cell: Cell) -> None:
+    result, runs = finished(tmp_path, cell)
+    write_record(tmp_path / "record.json", [result], runs)
+    record = json.loads((tmp_path / "record.json").read_text())
+    (kept,) = record["cells"]
+    assert [arm["policy"] for arm in kept["arms"]] == [OURS, "least_request"]
+    assert kept["arms"][0][GOODPUT.key] == [11.0, 12.0, 13.0, 14.0, 15.0]
+    assert record["machine"]
+    assert set(record["versions"]) >= {"numpy", "lightgbm"}
+    assert [path.name for path in tmp_path.glob("record*")] == ["record.json"]
