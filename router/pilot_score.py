@@ -136,6 +136,9 @@ def put_scores(
     """
     input_tokens, n, worth = asked
     second_price, harm_price, eviction_price, loss_price = prices
+    again = np.inf  # seconds a token, to compute such a prompt again on the fastest candidate
+    for row in range(features.shape[0]):
+        again = min(again, features[row, columns[4]] + 0.5 * input_tokens * features[row, columns[5]])
     for row in range(features.shape[0]):
         u, h = features[row, columns[0]], features[row, columns[1]]
         running, queued = features[row, columns[2]], features[row, columns[3]]
@@ -154,7 +157,7 @@ def put_scores(
             after = _within(targets[1], later * tpot, later * tpot_s[row, -1], z, spread)
             lost = worth * running * (before - after)  # (6)
         value = worth * meets
-        price = second_price * (done + harm_price * harm + eviction_price * prefill)
+        price = second_price * (done + harm_price * harm + eviction_price * u * again)
         parts[0, row], parts[1, row], parts[2, row], parts[3, row] = meets, done, harm, lost
         parts[4, row], parts[5, row], parts[6, row] = value, price, value - loss_price * lost - price  # (7)
 

@@ -9,12 +9,13 @@ For each candidate ``i`` (docs/tokenpilot.md derives the terms):
 (4)  ``D_i = n·(d1 + d2·(L + n/2))``                time that it adds to their decode steps
 (5)  ``X_i = S_i·(r_i + q_i) + D_i·r_i``            seconds of delay laid on the requests already there
 (6)  ``K_i = w·n·r_i·(P(TPOT_i <= target) − P(TPOT_i + (S_i + D_i)/n <= target))``      tokens that they lose by it
-(7)  ``score_i = w·n·P_i − l·K_i − w·n·a·(C_i + b·X_i + c·S_i)/T``
+(7)  ``score_i = w·n·P_i − l·K_i − w·n·a·(C_i + b·X_i + c·u_i·min_j(p1_j + p2_j·L/2))/T``
 
 ``T`` is the time that the targets allow for the whole request, so ``a`` prices lateness in shares of it. Where all
 are safe, or none is, ``P_i`` are equal and ``K_i`` is 0, and (7) orders by completion time plus the delay laid on
-others; there is no switch. The last term prices the cached blocks that the uncached ones push out. Near ties of
-the best score go to the longest reusable prefix, then to a seeded draw.
+others; there is no switch. The last term prices the cached blocks that the uncached ones push out, at what they
+would cost on the fastest candidate: at each one's own speed, slow GPUs would leave their memory empty. Near ties
+of the best score go to the longest reusable prefix, then to a seeded draw.
 """
 
 from __future__ import annotations

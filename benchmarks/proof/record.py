@@ -21,17 +21,17 @@ PACKAGES = ("numpy", "scipy", "lightgbm", "numba", "ortools")
 
 
 def write_record(path: Path, results: Sequence[CellResult], runs: RunFile) -> None:
-    """Write the file, aside and then in its place."""
-    record = {
+    """Write the file, one line a cell, aside and then in its place."""
+    head = {
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": machine(),
         "versions": {name: version(name) for name in PACKAGES},
         "commit": _commit(),
         "seeds": list(SEEDS),
-        "cells": [_cell(result, runs) for result in results],
     }
+    cells = ",\n".join(json.dumps(_cell(result, runs)) for result in results)
     aside = path.with_suffix(".tmp")
-    aside.write_text(json.dumps(record, indent=1) + "\n")
+    aside.write_text(f'{json.dumps(head)[:-1]}, "cells": [\n{cells}\n]}}\n')
     aside.replace(path)
 
 

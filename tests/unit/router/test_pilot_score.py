@@ -77,7 +77,7 @@ def test_harm_and_eviction_by_hand(make_request: MakeRequest) -> None:
     assert parts[COMPLETION_S] == pytest.approx(0.25 + 1.0 + 10 * 0.02)
     assert parts[HARM_S] == pytest.approx(own * 6 + steps * 4)
     assert parts[VALUE] == pytest.approx(30.0)
-    assert parts[PRICE] == pytest.approx(30.0 / 1000 * (1.45 + own * 6 + steps * 4 + own))
+    assert parts[PRICE] == pytest.approx(30.0 / 1000 * (1.45 + own * 6 + steps * 4 + 100 * (1e-3 + 1e-6 * 75)))
     assert parts[SCORE] == parts[VALUE] - parts[PRICE]
 
 
@@ -92,6 +92,21 @@ def test_what_others_lose_by_hand(make_request: MakeRequest) -> None:
     assert told[MEETS] == pytest.approx(0.5)
     assert told[LOST] == pytest.approx(2.0 * 10 * 4 * (0.5 - chance))
     assert told[SCORE] == pytest.approx(told[VALUE] - told[LOST] - told[PRICE])
+
+
+def test_evictions_cost_the_same_on_fast_and_slow_gpus(make_request: MakeRequest) -> None:
+    """At each GPU's own speed, long prompts would leave the memory of slow GPUs empty."""
+    rows = np.zeros((2, len(INDEX)))
+    rows[:, INDEX["uncached_tokens"]], rows[:, INDEX["p1"]] = 1000, [1e-5, 9e-5]
+    times = Prediction((0.5, 0.9), np.ones((2, 2)), np.full((2, 2), 0.02), "x")
+    request = make_request(input_tokens=1000, slo=Slo(deadline_s=1000.0))
+
+    def price(eviction: float) -> np.ndarray:
+        arguments = score_arguments(request, 1.0, (0.0, eviction, 0.0), (1.0, 0.05))
+        return score_parts(rows, times, np.zeros(2), arguments)[PRICE]
+
+    added = price(2.0) - price(0.0)
+    assert added == pytest.approx(200.0 / 1000.0 * 2.0 * 1e-5 * 1000)
 
 
 def test_nothing_is_lost_where_all_are_safe_or_none_is(make_request: MakeRequest) -> None:

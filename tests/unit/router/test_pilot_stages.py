@@ -54,13 +54,14 @@ def plain_parts(request: RouteRequest, rows: np.ndarray, told: Prediction, rtt: 
     completion = rtt + ttft[:, 0] + n * tpot[:, 0]
     prefill = p1 * u + p2 * u * (h + u / 2)
     harm = prefill * (r + q) + n * (d1 + d2 * (request.input_tokens + n / 2)) * r
+    again = (p1 + p2 * request.input_tokens / 2).min()
     worth, lost = request.weight * n, np.zeros(len(rows))
     if slo.tpot_s is not None:
         later = 1.0 + (prefill / n + d1 + d2 * (request.input_tokens + n / 2)) / tpot[:, 0]
         target = np.full(len(rows), slo.tpot_s)
         before = within(target, tpot[:, 0], tpot[:, 1], spread)
         lost = worth * r * (before - within(target, later * tpot[:, 0], later * tpot[:, 1], spread))
-    seconds = completion + DEFAULTS.harm_price * harm + DEFAULTS.eviction_price * prefill
+    seconds = completion + DEFAULTS.harm_price * harm + DEFAULTS.eviction_price * u * again
     price = worth * DEFAULTS.delay_price * seconds / allowed_s(request)
     score = worth * meets - DEFAULTS.loss_price * lost - price
     return np.array([meets, completion, harm, lost, worth * meets, price, score])
