@@ -2,14 +2,15 @@
 
 Takes part where ``TOKENFLEET_DYNAMO_REPLAY_PYTHON`` names an interpreter with ``ai-dynamo`` 1.4.2 and the packages
 that its planner imports. Engine, requests, router and targets are the same for all; the replay is Dynamo's. Both
-planners get twelve trials on training traces; reported are three other courses of demand with five seeds each.
-Figure of merit: requests within their targets for each GPU-hour. Fixed sizes are judged with hindsight: the best
-one of the *reported* runs is the reference.
+planners are tuned on training traces, Dynamo's by twelve trials and ours by six; reported are three other courses
+of demand with five seeds each. Figure of merit: requests within their targets for each GPU-hour. Fixed sizes are
+judged with hindsight: the best one of the *reported* runs is the reference.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
@@ -38,10 +39,12 @@ from planner.intervals import paired_relative_difference
 from solver.child import ChildSolver
 
 Row = dict[str, Any]
+Arm = Callable[[Path], Outcome]
+"""One rival: from a trace file to what came of it."""
 SEEDS = (1, 2, 3, 4, 5)
 TRAINING_SEED = 101
 START_WORKERS = 3
-SIZES = (3, 4, 5, 6, 8)
+SIZES = (2, 3, 4, 5, 6, 7, 8)
 PEER_BASE: dict[str, object] = {
     "mode": "agg",
     "backend": "mocker",
@@ -51,8 +54,7 @@ PEER_BASE: dict[str, object] = {
     "max_gpu_budget": MOST_WORKERS,
 }
 OUR_TRIALS = tuple(
-    ScalerSettings(tick_s=tick, gpu_worth_share=share, pool_replicas=pool)
-    for tick, share, pool in product((10.0, 20.0), (0.1, 0.3, 0.5), (1, 4))
+    ScalerSettings(gpu_worth_share=share, pool_replicas=pool) for share, pool in product((0.1, 0.2, 0.3), (1, 4))
 )
 
 
@@ -98,11 +100,11 @@ class Contest:
         """Dynamo's planner."""
         return lambda trace: replay(self.python, trace, self.engine, START_WORKERS, planner=settings)
 
-    def ours(self, settings: ScalerSettings) -> Callable[[Path], Outcome]:
-        """Our planner, new for each run."""
+    def ours(self, settings: ScalerSettings, season_s: float) -> Callable[[Path], Outcome]:
+        """Our planner, new for each run, told of a season."""
 
         def run(trace: Path) -> Outcome:
-            scaler = PlannerScaler(settings, load_catalog(), self.check, self.solve, facts().load_s)
+            scaler = PlannerScaler(settings, load_catalog(), self.check, self.solve, facts().load_s, season_s)
             return replay(
                 self.python, trace, self.engine, START_WORKERS, ask=scaler.wanted, tick_s=settings.tick_s
             )
@@ -110,11 +112,11 @@ class Contest:
         return run
 
 
-def best_trial(contest: Contest, trials: Iterable[tuple[str, Callable[[Path], Outcome]]]) -> int:
+def best_trial(contest: Contest, trials: Iterable[tuple[str, Callable[[Workload], Arm]]]) -> int:
     """Number of the trial with most good requests for each GPU-hour over the training traces."""
     scores = []
-    for name, run in trials:
-        found = [run(contest.trace(workload, TRAINING_SEED)) for workload in TRAINING]
+    for name, arm in trials:
+        found = [arm(workload)(contest.trace(workload, TRAINING_SEED)) for workload in TRAINING]
         score = sum(outcome.good_per_gpu_hour for outcome in found) / len(found)
         note(f"trial {name}: {score:,.0f} good requests per GPU-hour")
         scores.append(score)
@@ -140,7 +142,7 @@ def rows(quick: bool) -> list[Row]:
 def quick_rows(contest: Contest) -> list[Row]:
     """A short sinusoid under the last of the peer's trials and our defaults: shows that both still run."""
     workload = replace(REPORTED[0], duration_s=400.0)
-    arms = {"ours": contest.ours(ScalerSettings()), "dynamo": contest.peer(peer_trials()[-1])}
+    arms = {"ours": contest.ours(ScalerSettings(), workload.season_s), "dynamo": contest.peer(peer_trials()[-1])}
     found = {name: [run(contest.trace(workload, 1))] for name, run in arms.items()}
     return [row("short-sinusoid", "dynamo", found["ours"], found["dynamo"], target=False)]
 
@@ -148,21 +150,44 @@ def quick_rows(contest: Contest) -> list[Row]:
 def full_rows(contest: Contest) -> list[Row]:
     """Tune both, then run all arms on all reported traces."""
     trials = peer_trials()
-    peer = trials[best_trial(contest, ((str(t), contest.peer(t)) for t in trials))]
-    ours = OUR_TRIALS[best_trial(contest, ((str(t), contest.ours(t)) for t in OUR_TRIALS))]
+    peer = trials[best_trial(contest, ((str(t), lambda _, t=t: contest.peer(t)) for t in trials))]
+    ours = OUR_TRIALS[
+        best_trial(contest, ((str(t), lambda w, t=t: contest.ours(t, w.season_s)) for t in OUR_TRIALS))
+    ]
     note(f"Dynamo: {peer}\nours: {ours}")
-    result = []
-    for workload in REPORTED:
-        traces = [contest.trace(workload, seed) for seed in SEEDS]
-        mine = [contest.ours(ours)(trace) for trace in traces]
-        theirs = [contest.peer(peer)(trace) for trace in traces]
-        fixed = {size: [contest.fixed(size)(trace) for trace in traces] for size in SIZES}
-        size = max(fixed, key=lambda n: sum(outcome.good_per_gpu_hour for outcome in fixed[n]))
-        result.append(row(workload.name, "dynamo", mine, theirs, target=workload.name == "sinusoid"))
-        result.append(row(workload.name, f"fixed-{size}", mine, fixed[size], target=workload.name == "sinusoid"))
-        for name, found in (("ours", mine), ("dynamo", theirs), (f"fixed {size}", fixed[size])):
-            note(f"{workload.name}, {name}: {describe(found)}")
-    return result
+    return [found for workload in REPORTED for found in reported_rows(contest, workload, ours, peer)]
+
+
+def reported_rows(
+    contest: Contest, workload: Workload, ours: ScalerSettings, peer: dict[str, object]
+) -> list[Row]:
+    """All arms on one reported course of demand: ours over the peer and over the best fixed size."""
+    traces = [contest.trace(workload, seed) for seed in SEEDS]
+
+    def over_seeds(arm: Arm) -> list[Outcome]:
+        return [arm(trace) for trace in traces]
+
+    arms = {f"fixed-{size}": over_seeds(contest.fixed(size)) for size in SIZES}
+    best = max(arms, key=lambda name: sum(outcome.good_per_gpu_hour for outcome in arms[name]))
+    rivals = {"dynamo": over_seeds(contest.peer(peer)), best: arms[best]}
+    mine = {"": over_seeds(contest.ours(ours, workload.season_s))}
+    if workload.name == "sinusoid":
+        mine["_season_unknown"] = over_seeds(contest.ours(ours, math.inf))
+    for name, found in {**rivals, **{f"ours{kind}": found for kind, found in mine.items()}}.items():
+        note(f"{workload.name}, {name}: {describe(found)}")
+    made = [
+        row(
+            f"{workload.name}{kind}",
+            rival,
+            mine[kind],
+            rivals[rival],
+            target=workload.name == "sinusoid" and not kind,
+        )
+        for kind, rival in product(mine, rivals)
+    ]
+    for one in made:
+        note(str(one))
+    return made
 
 
 def describe(found: Sequence[Outcome]) -> str:

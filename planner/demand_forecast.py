@@ -28,7 +28,8 @@ class PlanWindow:
     """Which windows ahead the plan is for.
 
     Attributes:
-        first, last: Leads, windows (1 or more).
+        first, last: Leads, windows (1 or more). A start takes effect after loading, a stop at once: a plan that
+            may do both looks from the next window to the one in which a start of the next step is ready.
         peak: Plan for the busiest of them rather than for their mean.
         settle_windows: While fewer windows than this are known since the last gap, models hold what runs
             (1 or more).

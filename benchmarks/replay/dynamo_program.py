@@ -4,7 +4,7 @@ The first line of standard input is a JSON object: ``trace`` (a Mooncake JSONL f
 mock engine), ``workers`` (at the start), ``ttft_ms`` and ``itl_ms`` (targets), ``scaler``, and ``planner`` or
 ``tick_s``. With the scaler ``none`` nothing changes, with ``planner`` Dynamo's own planner runs. With ``ask`` each
 tick prints what the replay tells a scaler, and the next line of standard input is the number of workers wanted.
-The last line printed is the report.
+The last line printed is the report, with ``sizes``: pairs of time (s) and workers that Dynamo's planner wanted.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def say(message: dict[str, Any]) -> None:
 
 
 def replay(wanted: dict[str, Any]) -> dict[str, Any]:
-    """Run it; the report's plain figures."""
+    """Run it; the report's plain figures, and the sizes that Dynamo's planner wanted."""
     from dynamo._core import MockEngineArgs, run_mocker_trace_replay  # type: ignore[import-not-found]
     from dynamo.replay.api import run_trace_replay  # type: ignore[import-not-found]
 
@@ -57,12 +57,15 @@ def replay(wanted: dict[str, Any]) -> dict[str, Any]:
         "sla_ttft_ms": wanted["ttft_ms"],
         "sla_itl_ms": wanted["itl_ms"],
     }
+    sizes: list[tuple[float, int]] = []
     if wanted["scaler"] == "planner":
-        report = run_trace_replay(wanted["trace"], planner_config=wanted["planner"], **common).trace_report
+        planned = run_trace_replay(wanted["trace"], planner_config=wanted["planner"], **common)
+        report, sizes = planned.trace_report, [(event.at_s, event.to_count) for event in planned.scaling_events]
     else:
         scaler = Asked(wanted["tick_s"]) if wanted["scaler"] == "ask" else None
         report = run_mocker_trace_replay([wanted["trace"]], scaling_policy=scaler, **common)
-    return {key: value for key, value in report.items() if isinstance(value, int | float)}
+    plain = {key: value for key, value in report.items() if isinstance(value, int | float)}
+    return {**plain, "sizes": sizes}
 
 
 def main() -> None:

@@ -19,12 +19,17 @@ SCRIPT = Path(__file__).with_name("dynamo_program.py")
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a replay gave."""
+    """What a replay gave.
+
+    Attributes:
+        sizes: What a scaler wanted, as pairs of time (s) and workers; empty for a fixed size.
+    """
 
     requests: int
     good: int
     gpu_hours: float
     goodput_tokens_per_s: float
+    sizes: tuple[tuple[float, int], ...] = ()
 
     @property
     def good_per_gpu_hour(self) -> float:
@@ -65,9 +70,11 @@ def replay(
         assert program.stdin is not None
         program.stdin.write(json.dumps(wanted) + "\n")
         last: dict[str, Any] = {}
+        sizes: list[tuple[float, int]] = []
         for last in _answers(program):
             if ask is not None and "now_s" in last:
-                program.stdin.write(f"{ask(last)}\n")
+                sizes.append((float(last["now_s"]), ask(last)))
+                program.stdin.write(f"{sizes[-1][1]}\n")
     if "gpu_hours" not in last:
         raise RuntimeError(f"the replay ended with code {program.returncode} and no report")
     return Outcome(
@@ -75,6 +82,7 @@ def replay(
         int(last["goodput_completed_requests"]),
         float(last["gpu_hours"]),
         float(last["goodput_output_throughput_tok_s"]),
+        tuple(sizes) or tuple((float(at), int(workers)) for at, workers in last["sizes"]),
     )
 
 

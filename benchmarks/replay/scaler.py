@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.replay.workload import MOST_WORKERS, SEASON_S, fleet
+from benchmarks.replay.workload import MOST_WORKERS, fleet
 from data.catalog.load import Catalog
 from models.capacity_check import CapacityCheck
 from models.demand.settings import ForecastSettings
@@ -20,6 +20,9 @@ from solver.linear import ModelSolver
 from solver.settings import PlacementSettings
 
 KEY = ("assistant@v1", "interactive", "default", "main")
+NO_SEASON_S = 1e8
+BACKTEST_S = 100.0
+"""From one fit of the back-test to the next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +36,7 @@ class ScalerSettings:
         pool_replicas: See ``PlannerSettings``.
     """
 
-    tick_s: float = 20.0
+    tick_s: float = 10.0
     gpu_worth_share: float = 0.2
     period_s: float = 400.0
     pool_replicas: int = 4
@@ -48,13 +51,21 @@ class PlannerScaler:
         check: Measured capacities.
         solve: Solver of linear models, kept over the run.
         load_s: From a start to ready; the plan is for the windows up to one after it.
+        season_s: Season that the forecast is told of, seconds; infinite = none.
     """
 
     def __init__(
-        self, settings: ScalerSettings, catalog: Catalog, check: CapacityCheck, solve: ModelSolver, load_s: float
+        self,
+        settings: ScalerSettings,
+        catalog: Catalog,
+        check: CapacityCheck,
+        solve: ModelSolver,
+        load_s: float,
+        season_s: float,
     ) -> None:
         self._settings, self._catalog, self._check, self._solve = settings, catalog, check, solve
         self._lead = math.ceil(load_s / settings.tick_s)
+        self._season_s = season_s
         self._requests: list[float] = []
         self._prompt, self._output = 1700.0, 200.0
 
@@ -98,9 +109,15 @@ class PlannerScaler:
 
     def _forecast(self) -> ForecastSettings:
         return ForecastSettings(
-            season_s=SEASON_S, horizon_steps=self._lead + 2, near_steps=1, refit_every_steps=20, fits=2
+            season_s=min(self._season_s, NO_SEASON_S),
+            horizon_steps=self._lead + 1,
+            near_steps=1,
+            origin_every_steps=1,
+            refit_every_steps=max(round(BACKTEST_S / self._settings.tick_s), 1),
+            fits=2,
+            short_term=True,
         )
 
     def _window(self) -> PlanWindow:
-        """The busiest window of those that a start of now bears on and the next start does not."""
-        return PlanWindow(self._lead, self._lead + 1, peak=True, settle_windows=1)
+        """The busiest window until a start of the next tick is ready: a stop of now bears on the first already."""
+        return PlanWindow(1, self._lead + 1, peak=True, settle_windows=1)

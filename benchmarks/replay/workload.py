@@ -41,12 +41,14 @@ class Workload:
         rate_per_s: Requests/s at a moment.
         input_tokens: Mean prompt at a moment.
         duration_s: Length of the trace.
+        season_s: Season that an operator declares; on traces without one it is false.
     """
 
     name: str
     rate_per_s: Callable[[float], float]
     input_tokens: Callable[[float], float]
     duration_s: float = 1600.0
+    season_s: float = SEASON_S
 
 
 def facts() -> ReplicaFacts:
@@ -100,7 +102,7 @@ def sinusoid(period_s: float = SEASON_S, low: float = 2.0, high: float = 22.0) -
     """A day in a few minutes."""
     middle, swing = (high + low) / 2, (high - low) / 2
     rate = lambda t: middle + swing * math.sin(2 * math.pi * t / period_s)  # noqa: E731
-    return Workload("sinusoid", rate, lambda _: 1700.0)
+    return Workload("sinusoid", rate, lambda _: 1700.0, season_s=period_s)
 
 
 def burst(base: float = 6.0, factor: float = 4.0) -> Workload:
@@ -117,7 +119,7 @@ def drift() -> Workload:
 
 
 REPORTED = (sinusoid(), burst(), drift())
-TRAINING = (sinusoid(SEASON_S, 4.0, 18.0), burst(8.0, 3.0))
+TRAINING = (sinusoid(500.0, 4.0, 18.0), burst(8.0, 3.0))
 
 
 def write_trace(workload: Workload, seed: int, path: Path) -> None:

@@ -13,10 +13,10 @@ from data.types import FloatArray
 from models.base import BoolArray
 from models.demand.backtest import Backtest, Mix, Progress, backtest, fit_times
 from models.demand.base import Forecaster
-from models.demand.catalogue import MIXES, forecasters
+from models.demand.catalogue import MIXES, forecasters, unproved
 from models.demand.clean import clean_quantiles
 from models.demand.history import History
-from models.demand.selection import BASELINE, Choice, choose
+from models.demand.selection import Choice, choose
 from models.demand.settings import ForecastSettings
 
 Winners = tuple[tuple[str, ...], ...]
@@ -80,33 +80,35 @@ def forecast(
     """Forecast every series of a history.
 
     A candidate that raises, or gives a value that is not finite, has an infinite loss and is named in the notes. A
-    series whose best candidate does not beat the last value on held-out windows is forecast by the last value.
+    series whose best candidate does not beat the last value on held-out windows is forecast by the last value; by
+    the damped trend, in both places, with ``short_term`` settings.
 
     Args:
         history: What was seen.
         settings: Levels, horizon, back-test.
-        candidates: Forecasters, ``persistence`` among them; default: all.
+        candidates: Forecasters, the one that serves where nothing is better among them; default: all.
         mixes: Means of their quantiles that compete too; those with other members are left out.
         progress: Told of each fit.
     """
     chosen = settings or ForecastSettings()
     given = tuple(candidates) if candidates is not None else forecasters(chosen)
     by_name = {one.name: one for one in given}
-    if BASELINE not in by_name:
-        raise ModelError(f"{BASELINE} is needed among the candidates: it serves where nothing is better")
+    base = unproved(chosen)
+    if base not in by_name:
+        raise ModelError(f"{base} is needed among the candidates: it serves where nothing is better")
     target_s(history.now_s, history.step_s, chosen.horizon_steps)
     able = [mix for mix in mixes if set(mix.members) <= by_name.keys()]
     times = fit_times(history.windows, chosen)
     notes: list[str] = []
     test, choice = None, None
-    used = tuple(tuple(BASELINE for _ in chosen.bands) for _ in history.names)
+    used = tuple(tuple(base for _ in chosen.bands) for _ in history.names)
     if times:
         test = backtest(history, given, able, chosen, times, progress)
-        choice = choose(test, chosen.bands, history.windows, times[len(times) // 2])
+        choice = choose(test, chosen.bands, history.windows, times[len(times) // 2], base)
         used = choice.winner
         notes.extend(f"{name} failed in the back-test: {why}" for name, why in sorted(test.failures.items()))
     else:
-        notes.append(f"{history.windows} windows are too few for a back-test: the last value is used")
+        notes.append(f"{history.windows} windows are too few for a back-test: {base} is used")
     quantiles, used, clamped = _look_ahead(history, by_name, able, used, chosen, notes)
     if clamped:
         notes.append(f"{clamped} forecast values below 0 were set to 0 (clamped={clamped})")
@@ -127,25 +129,26 @@ def _look_ahead(
     """Quantiles from the chosen, who really made them, and how many values were clamped.
 
     Raises:
-        ModelError: Not even the last value can be forecast.
+        ModelError: Not even the baseline can be forecast.
     """
+    base = unproved(settings)
     members = {mix.name: mix.members for mix in mixes}
-    needed = {part for row in used for name in row for part in members.get(name, (name,))} | {BASELINE}
+    needed = {part for row in used for name in row for part in members.get(name, (name,))} | {base}
     made: dict[str, FloatArray] = {}
     negative: dict[str, BoolArray] = {}
-    for name in sorted(needed, key=lambda name: name != BASELINE):
+    for name in sorted(needed, key=lambda name: name != base):
         try:
             raw = by_name[name].fit(history).predict(history, settings.horizon_steps)[:, 0]
             made[name], _ = clean_quantiles(raw)
             negative[name] = raw < 0
-        except Exception as error:  # any fault of a candidate is named, and the last value serves instead
-            if name == BASELINE:
+        except Exception as error:  # any fault of a candidate is named, and the baseline serves instead
+            if name == base:
                 raise
             notes.append(f"{name} failed on the whole history: {type(error).__name__}: {error}")
-    quantiles = np.empty_like(made[BASELINE])
+    quantiles = np.empty_like(made[base])
     clamped, served = 0, []
     for series, row in enumerate(used):
-        names = [name if all(part in made for part in members.get(name, (name,))) else BASELINE for name in row]
+        names = [name if all(part in made for part in members.get(name, (name,))) else base for name in row]
         for name, (first, last) in zip(names, settings.bands, strict=True):
             parts = members.get(name, (name,))
             place = (series, slice(first - 1, last))

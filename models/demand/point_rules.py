@@ -97,10 +97,10 @@ class ExponentialSmoothing:
         season = _season(history, self.season_s)
         chosen: dict[int, tuple[FloatArray, FloatArray]] = {}
         for lead in (int(one) for one in leads):
-            target = _ahead(history.values, lead)
+            target = ahead(history.values, lead)
             drift = _season_at(season, history, self.season_s, lead)
             errors = np.array(
-                [_mean_error(target - level - share * drift) for level in states for share in SEASON_SHARES]
+                [mean_error(target - level - share * drift) for level in states for share in SEASON_SHARES]
             )
             best = errors.argmin(axis=0)
             half_life = np.array(HALF_LIVES)[best // len(SEASON_SHARES)]
@@ -140,14 +140,15 @@ def _behind(values: FloatArray, back: int, empty: float) -> FloatArray:
     return found
 
 
-def _ahead(values: FloatArray, lead: int) -> FloatArray:
+def ahead(values: FloatArray, lead: int) -> FloatArray:
     """The value ``lead`` windows later, NaN where there is none."""
     found = np.full_like(values, np.nan)
     found[:, : max(values.shape[1] - lead, 0)] = values[:, lead:]
     return found
 
 
-def _mean_error(errors: FloatArray) -> FloatArray:
+def mean_error(errors: FloatArray) -> FloatArray:
+    """Mean absolute error of each series over its known windows, shape (series,)."""
     known = ~np.isnan(errors)
     return np.asarray(np.where(known, np.abs(errors), 0.0).sum(axis=1) / np.maximum(known.sum(axis=1), 1))
 

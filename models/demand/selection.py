@@ -1,4 +1,4 @@
-"""Which forecaster serves which series: the one that lost least on the back-test, if it beats the last value."""
+"""Which forecaster serves which series: the one that lost least on the back-test, if it beats the baseline."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Choice:
         loss: Shape (candidates, series, bands): weighted quantile loss on the part that was chosen on; NaN where
             nothing was observed.
         held_out: The same on the part that was held out.
-        refused: Number of (series, band) whose best candidate did not beat the last value on the held-out part.
+        refused: Number of (series, band) whose best candidate did not beat the baseline on the held-out part.
     """
 
     bands: tuple[tuple[int, int], ...]
@@ -34,7 +34,13 @@ class Choice:
     refused: int
 
 
-def choose(test: Backtest, bands: tuple[tuple[int, int], ...], known_windows: int, held_from: int) -> Choice:
+def choose(
+    test: Backtest,
+    bands: tuple[tuple[int, int], ...],
+    known_windows: int,
+    held_from: int,
+    baseline: str = BASELINE,
+) -> Choice:
     """Pick by (series, band).
 
     Args:
@@ -42,14 +48,15 @@ def choose(test: Backtest, bands: tuple[tuple[int, int], ...], known_windows: in
         bands: Leads (first, last), each band with a winner of its own.
         known_windows: Only targets before this window count: what came later is not known yet.
         held_from: Origins of fits at this window count or later are held out from the choice and decide whether
-            the best of the others beats the last value.
+            the best of the others beats the baseline.
+        baseline: Name of who serves where nobody has proved to be better: the last value, unless told otherwise.
     """
     lead = np.arange(1, test.losses.shape[3] + 1)
     known = test.origins[:, None] + lead[None, :] < known_windows
     held = test.fitted >= held_from
     picked, picked_over = _losses(test, known, ~held, bands)
     checked, checked_over = _losses(test, known, held, bands)
-    base = test.names.index(BASELINE)
+    base = test.names.index(baseline)
     scores = _scores(picked, base)
     best = scores.argmin(axis=0)
     rows, columns = np.indices(best.shape)
@@ -62,7 +69,7 @@ def choose(test: Backtest, bands: tuple[tuple[int, int], ...], known_windows: in
 
 
 def _scores(loss: FloatArray, base: int) -> FloatArray:
-    """Loss relative to the last value's: the mean of the series' own ratio and that of all series.
+    """Loss relative to the baseline's: the mean of the series' own ratio and that of all series.
 
     A day or two of one series says little; what its neighbours say steadies it. That of all is their median, so
     that neither the largest nor the idle ones decide. For a single series both agree.

@@ -25,6 +25,8 @@ class ForecastSettings:
         fits: Fits of the back-test (2 or more); the windows after the last fit are held out from the choice.
         seed: Of all draws.
         threads: OpenMP threads of the boosted model (1 or more); the result does not depend on it.
+        short_term: Forecast to scale by, over windows of seconds: rules that follow trends and short seasons
+            compete instead of the boosted forests; the trend serves where nothing has proved to be better.
     """
 
     levels: tuple[float, ...] = LEVELS
@@ -36,6 +38,7 @@ class ForecastSettings:
     fits: int = 4
     seed: int = 0
     threads: int = 1
+    short_term: bool = False
 
     def __post_init__(self) -> None:
         rising = all(low < high for low, high in zip(self.levels, self.levels[1:], strict=False))

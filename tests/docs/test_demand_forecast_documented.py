@@ -16,7 +16,10 @@ from models.demand.settings import ForecastSettings
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "demand-forecast.md").read_text()
 
 
-@pytest.mark.parametrize("name", [one.name for one in (*forecasters(ForecastSettings()), *MIXES)])
+SHORT_TERM = forecasters(ForecastSettings(short_term=True))
+
+
+@pytest.mark.parametrize("name", [one.name for one in (*forecasters(ForecastSettings()), *SHORT_TERM, *MIXES)])
 def test_every_forecaster_is_told(name: str) -> None:
     assert f"| `{name}` |" in PAGE
 

@@ -11,16 +11,24 @@ from hypothesis.extra.numpy import arrays
 from data.types import FloatArray
 from models.demand.boosted import Boosted, BoostedSettings
 from models.demand.clean import clean_quantiles
+from models.demand.damped_trend import DampedTrend
 from models.demand.forecast import forecast
 from models.demand.history import History
 from models.demand.point_rules import ExponentialSmoothing, Persistence, SeasonalNaive
 from models.demand.residual_quantiles import ResidualForecaster, Scale
 from models.demand.settings import ForecastSettings
+from models.demand.smooth_season import SmoothSeason
 
 LEVELS = (0.1, 0.5, 0.95)
 RATES = st.one_of(st.just(0.0), st.just(float("nan")), st.floats(0, 1e9), st.sampled_from([1e-12, 3.0]))
 SHORT = ForecastSettings(levels=LEVELS, horizon_steps=9, season_s=1200.0, refit_every_steps=3, fits=2)
-RULES = (Persistence(), SeasonalNaive(1200.0), ExponentialSmoothing(1200.0))
+RULES = (
+    Persistence(),
+    SeasonalNaive(1200.0),
+    ExponentialSmoothing(1200.0),
+    DampedTrend(),
+    SmoothSeason(1200.0),
+)
 
 
 def histories() -> st.SearchStrategy[FloatArray]:
