@@ -11,6 +11,7 @@ from benchmarks.proof.runs import Cell, RunFile
 from benchmarks.proof.scenarios import reported, training
 from benchmarks.proof.tuning import SEEDS as TUNING_SEEDS
 from benchmarks.proof.tuning import tuned
+from data.errors import SettingError
 from planner.arm import Arm
 from planner.load_level import LoadSearch, load_level
 from planner.measures import ATTAINMENT_OFFERED, GOODPUT
@@ -125,12 +126,16 @@ def run_cells(
     note: Note,
     levels: Sequence[float] = LEVELS,
 ) -> list[CellResult]:
-    """Every trace at every level; finished cells are read from ``runs``."""
+    """Every trace at every level that exists there; finished cells are read from ``runs``."""
     results = []
     for trace in traces:
         scenario, start = reported(fleet, trace), 1.0
         for level in levels:
-            cell = level_cell(fleet, trace, scenario, level, runs, pool, start)
+            try:
+                cell = level_cell(fleet, trace, scenario, level, runs, pool, start)
+            except SettingError as error:
+                note(f"{fleet}, {trace}: no load at which {level:.0%} are met: {error}")
+                continue
             start = cell.speed
             arms = arms_of(known, trace, level)
             runs.run(cell, [(arm, seed) for arm in arms for seed in SEEDS], pool)

@@ -53,12 +53,22 @@ def requests(seed: int) -> Iterator[Request]:
         clock, number = clock + random.exponential(0.06), number + 1
 
 
-def test_f070_the_share_is_fair_again_30_s_after_the_recovery() -> None:
-    """No feature names an endpoint, so nothing that was learned while it was slow outlives its own queue."""
+def shares(seed: int) -> tuple[float, float, float]:
+    """Of the endpoint before it is slow, while it is, and from 30 s after it has recovered."""
     table, sink = EndpointTable(SPECS), Shares()
     failures = (FailureEvent(FROM_S, SLOW, "slow", UNTIL_S - FROM_S, 4.0),)
-    policy = make_policy("tokenpilot", {}, table, 1)
-    simulate(FLEET, SPECS, requests(1), policy, SimSettings(seed=1, failures=failures), table=table, sink=sink)
-    assert sink.share(0.0, FROM_S) > 0.8
-    assert sink.share(FROM_S + 15.0, UNTIL_S) < 0.75
-    assert sink.share(UNTIL_S + 30.0, END_S) > 0.85
+    policy = make_policy("tokenpilot", {}, table, seed)
+    settings = SimSettings(seed=seed, failures=failures)
+    simulate(FLEET, SPECS, requests(seed), policy, settings, table=table, sink=sink)
+    return sink.share(0.0, FROM_S), sink.share(FROM_S + 15.0, UNTIL_S), sink.share(UNTIL_S + 30.0, END_S)
+
+
+def test_f070_the_share_is_fair_again_30_s_after_the_recovery() -> None:
+    """No feature names an endpoint, so nothing that was learned while it was slow outlives its own queue.
+
+    On a fleet with room a single run's shares differ from equal ones by a half, so the fall is that of four runs.
+    """
+    before, slow, after = np.array([shares(seed) for seed in range(1, 5)]).T
+    assert before.mean() > 0.8
+    assert slow.mean() < 0.75 * before.mean()
+    assert after.min() > 0.85
