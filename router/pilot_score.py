@@ -30,7 +30,7 @@ Targets: TypeAlias = tuple[float, float, float]
 """TTFT, TPOT and deadline in seconds; NaN = not set."""
 Prices: TypeAlias = tuple[float, float, float, float]
 """Price of a second, then ``b``, ``c`` and ``l`` of (7)."""
-Prices3: TypeAlias = tuple[float, float, float]
+Weights: TypeAlias = tuple[float, float, float]
 """``b``, ``c`` and ``l`` of (7)."""
 Spread: TypeAlias = tuple[float, float]
 """Factor on the predicted spread, and the standard deviation of log time that is assumed at least."""
@@ -70,7 +70,7 @@ def upper_z(quantiles: tuple[float, ...]) -> float:
     return NormalDist().inv_cdf(level) if level > 0.5 else float("inf")
 
 
-def score_arguments(request: RouteRequest, delay_price: float, prices: Prices3, spread: Spread) -> ScoreArguments:
+def score_arguments(request: RouteRequest, delay_price: float, prices: Weights, spread: Spread) -> ScoreArguments:
     """What :func:`put_scores` must know of a request and of the settings.
 
     Args:
