@@ -16,7 +16,7 @@ from benchmarks.fleet_logs import KeptRows, scenario
 from data.catalog.load import load_catalog
 from data.fleet.types import Fleet
 from data.types import FloatArray, Request
-from planner.scenario import Scenario, placement
+from planner.scenario import Scenario
 from planner.sim.run import simulate
 from router.build import endpoint_specs
 from router.endpoints import EndpointTable
@@ -86,7 +86,7 @@ def _renamed(request: Request) -> Request:
 def _outcomes(
     fleet: Fleet, requests: list[Request], seed: int, base: Scenario, policy: str
 ) -> dict[tuple[int, int], dict[str, float]]:
-    specs = endpoint_specs(fleet, load_catalog(), placement(fleet, None))
+    specs = endpoint_specs(fleet, load_catalog(), fleet.placement)
     table, kept = EndpointTable(specs), KeptRows()
     settings = replace(base.settings, seed=seed, cancel_share=0.0)
     simulate(fleet, specs, requests, make_policy(policy, {}, table, seed), settings, table=table, sink=kept)
