@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks.proof.contest import LEVELS, SEEDS, CellResult, contestants, level_cell, run_cells
+from benchmarks.proof.contest import LEVELS, SEEDS, CellResult, contestants, level_cell, run_cells, untuned
 from benchmarks.proof.headroom import Headroom, headroom
 from benchmarks.proof.record import write_record
 from benchmarks.proof.runs import RunFile
@@ -70,11 +70,12 @@ def everything(
     pool: RunPool,
     models: Path,
     levels: tuple[float, ...] = LEVELS,
+    tune: bool = True,
 ) -> list[CellResult]:
-    """Tune and run; ``traces`` empty = all."""
+    """Tune, or take the strong policies as they come, and run; ``traces`` empty = all."""
     results = []
     for fleet in fleets:
-        known = contestants(fleet, runs, pool, models, note)
+        known = contestants(fleet, runs, pool, models, note) if tune else untuned()
         chosen = [name for name in trace_names(fleet) if not traces or name in traces]
         results += run_cells(fleet, chosen, known, runs, pool, note, levels)
     return results
@@ -101,6 +102,7 @@ def main() -> None:
     parser.add_argument("--fleet", action="append", choices=FLEETS)
     parser.add_argument("--trace", action="append")
     parser.add_argument("--level", action="append", type=float, help="attainment that sets the load, such as 0.85")
+    parser.add_argument("--untuned", action="store_true", help="no trials: the strong policies as they come")
     parser.add_argument("--record", type=Path, help="write every cell, arm and seed to this JSON file")
     parser.add_argument("--workers", type=int, default=default_workers(10))
     options = parser.parse_args()

@@ -10,13 +10,14 @@ from benchmarks.proof.learned import learned_arm
 from benchmarks.proof.runs import Cell, RunFile
 from benchmarks.proof.scenarios import reported, training
 from benchmarks.proof.tuning import SEEDS as TUNING_SEEDS
-from benchmarks.proof.tuning import tuned
+from benchmarks.proof.tuning import arm_of, tuned
 from data.errors import SettingError
 from planner.arm import Arm
 from planner.load_level import LoadSearch, load_level
 from planner.measures import ATTAINMENT_OFFERED, GOODPUT
 from planner.run_pool import RunPool
 from planner.scenario import Scenario
+from router.policies.settings import Setting
 from router.registry import POLICIES
 
 LEVELS = (0.95, 0.85, 0.65)
@@ -104,6 +105,15 @@ def contestants(fleet: str, runs: RunFile, pool: RunPool, models: Path, note: No
     learned = learned_arm(cell, OURS, models / fleet)
     note(f"{fleet}: " + ("no model was good enough" if learned is None else "latency model trained"))
     return Contestants(found, learned)
+
+
+def untuned() -> Contestants:
+    """The strong policies as they come; Dynamo's rule and llm-d's with the setting that is known to suit them."""
+    better: dict[str, dict[str, Setting]] = {
+        "kv_cost_dynamo": {"scale": 16.0},
+        "predicted_latency_llmd": {"headroom": "most"},
+    }
+    return Contestants({policy: arm_of(policy, better.get(policy, {})) for policy in STRONG}, None)
 
 
 def arms_of(known: Contestants, trace: str, level: float) -> tuple[Arm, ...]:

@@ -15,6 +15,7 @@ from benchmarks.proof.contest import (
     CellResult,
     Contestants,
     arms_of,
+    untuned,
 )
 from benchmarks.proof.headroom import Headroom
 from benchmarks.proof.record import write_record
@@ -88,6 +89,15 @@ def test_every_policy_runs_at_the_middle_load_of_a_short_trace() -> None:
     wanted = [*ABLATIONS, TUNED.tuned[OURS], TUNED.learned, Arm(OURS, OURS)]
     assert all(arm in arms for arm in wanted)
     assert len({arm.name for arm in arms}) == len(arms)
+
+
+def test_untuned_arms_are_valid_and_ours_is_among_them() -> None:
+    known = untuned()
+    assert set(known.tuned) == set(STRONG)
+    for arm in known.tuned.values():
+        policy_entry(arm.policy).settings(**arm.settings)
+    assert known.tuned[OURS].settings == {}
+    assert {arm.policy for arm in arms_of(known, "agentic", 0.65)} == set(STRONG)
 
 
 def test_only_the_hopeless_are_left_out_of_long_traces_and_only_the_strong_run_at_other_loads() -> None:
